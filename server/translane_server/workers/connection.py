@@ -103,14 +103,13 @@ class WorkerConnection(asyncio.BufferedProtocol):
             raise self._refusal(error) from None
         try:
             transport, _ = await self._loop.connect_accepted_socket(lambda: self, ours)
+            if self._stopping:
+                raise StartupError(f"{self.name} was stopped before it started")
+            transport.write(of_object(self._setup))
+            self._launching = self._loop.run_in_executor(None, self._launch, theirs)
         except BaseException:
-            theirs.close()
+            theirs.close()  # an executor that gets no thread raises, but may run the call later
             raise
-        if self._stopping:
-            theirs.close()
-            raise StartupError(f"{self.name} was stopped before it started")
-        transport.write(of_object(self._setup))
-        self._launching = self._loop.run_in_executor(None, self._launch, theirs)
         await asyncio.shield(self._launching)
         await self._ready
 

@@ -117,9 +117,10 @@ class Spares:
             if self._looking is None:
                 self._look_later()
             dispatcher.changed()
-        except (StartupError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 such as no thread; the worker would never be tried again
             name, facts = worker.connection.name, worker.connection.facts
-            _log.warning("%s would be of use, and does not start: %s", name, error, extra=facts)
+            is_unexpected = not isinstance(error, StartupError)
+            _log.warning("%s would be of use, and does not start: %s", name, error, exc_info=is_unexpected, extra=facts)
             await worker.rest()
             await asyncio.sleep(self.look_seconds)
         finally:

@@ -5,7 +5,10 @@ import errno
 import os
 import random
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import patch
 
 import pytest
 
@@ -216,6 +219,22 @@ async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop()
     host.connection.sendall(of_output(EngineOutput()))
     assert await sent
     await replica.stop()
+
+
+async def test_nothing_is_launched_later_for_a_replica_that_got_no_thread():
+    """An executor that cannot start a thread raises, and yet runs the call when another thread is free."""
+    with ThreadPoolExecutor(2) as executor:
+        asyncio.get_running_loop().set_default_executor(executor)
+        busy = threading.Event()
+        executor.submit(busy.wait, 10)
+        host = ObservedHost()
+        replica = WorkerConnection(SETUP, host)
+        no_thread = RuntimeError("can't start new thread")
+        with patch.object(threading.Thread, "start", side_effect=no_thread), pytest.raises(RuntimeError):
+            await replica.start(never, never)
+        await replica.stop()
+        busy.set()
+    assert not hasattr(host, "connection")
 
 
 @pytest.mark.parametrize("seed", range(5))

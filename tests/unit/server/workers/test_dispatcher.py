@@ -4,11 +4,12 @@ import asyncio
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from fakes.backend import EOS
-from translane_server.core.errors import EngineError, PoisonedError, QueueFullError, UnavailableError
+from translane_server.core.errors import EngineError, PoisonedError, QueueFullError, StartupError, UnavailableError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import (
     CommittedTokens,
@@ -656,6 +657,21 @@ async def test_an_unused_spare_replica_rests_and_wakes_again():
     await hot.stop()
     assert resident.stopped
     assert spare.stopped
+
+
+@pytest.mark.parametrize("refusal", [StartupError("no memory"), RuntimeError("can't start new thread")], ids=str)
+async def test_a_spare_replica_that_does_not_start_is_tried_again(refusal, monkeypatch, caplog):
+    (hot, _, [spare]), _, ticks = await two_models()
+    with monkeypatch.context() as patch:
+        patch.setattr(spare.connection, "start", AsyncMock(side_effect=refusal))
+        await call(hot, 2)
+        ticks.now = 2.0
+        await call(hot)
+    assert rests(spare)
+    assert caplog.messages == [f"replica would be of use, and does not start: {refusal}"]
+    await asyncio.sleep(0.1)
+    await call(hot)
+    assert is_up(spare)
 
 
 async def test_sentences_of_a_lost_spare_replica_are_decoded_elsewhere():
