@@ -75,7 +75,7 @@ class DecoderProcess:
         self._process.join()
 
     def open(self, *arguments: Any, **keywords: Any) -> float:
-        """Close the last decoder and make a new one; return the seconds that both took."""
+        """Close the last decoder and make a new one; return the seconds that the new one took."""
         seconds: float = self._call("open", arguments, keywords)
         return seconds
 
