@@ -161,8 +161,10 @@ class FakeBackend:
         return np.array(tokens)
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
+        targets = {move.target for move in moves}
+        assert len(targets) == len(moves), "a row is a target twice"
+        assert targets.isdisjoint(move.source for move in moves), "a row is both source and target"
         for move in moves:
-            assert move.source != move.target
             source, fed = self._sentence(move.source)
             if move.source_length:
                 self.sources[move.target] = source[: move.source_length]

@@ -99,7 +99,7 @@ class Subject:
         from translane_server.runtime.backend import RowMove
 
         last, length = self._rows - 1, min(20, self.source_capacity, self.target_capacity)
-        self._backend.move_rows([RowMove(last, 0, length, length), RowMove(0, 1, length, 0)])
+        self._backend.move_rows([RowMove(last, 0, length, length), RowMove(last, 1, length, 0)])
         return f"two rows of {length} positions, one with its source"
 
     def close(self) -> None:

@@ -37,7 +37,7 @@ class BeamStep:
     eos: int
     align: Align
     free: list[int] = field(default_factory=list)  # rows that continuing searches no longer need
-    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make
 
     def advance(self, search: Search) -> bool:
         """Give each beam of `search` a token. Return whether the search continues."""

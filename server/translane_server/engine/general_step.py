@@ -27,7 +27,7 @@ class GeneralStep:
     by_row: list[Search]
     table: RowTable
     eos: int
-    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make
 
     def advance(self, searches: Iterable[Search]) -> None:
         """Give each row of `searches` a token. A search gets all its rows with its first generated token."""

@@ -88,7 +88,7 @@ class RowTable:
         return tokens
 
     def copy(self, moves: Sequence[RowMove]) -> None:
-        """Copy each source row to its target row. No row may be both."""
+        """Copy each source row to its target row. No row is a target twice, or both source and target."""
         if not moves:
             return
         source, target = (np.array([move[end] for move in moves]) for end in (0, 1))

@@ -39,7 +39,7 @@ class Update:
     """The changes that a step has made."""
 
     done: list[Search] = field(default_factory=list)
-    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make, in order
+    moves: list[RowMove] = field(default_factory=list)  # row copies that the backend must make
 
 
 class RunningBatch:

@@ -144,7 +144,7 @@ class Backend(Protocol):
         """
 
     def move_rows(self, moves: Sequence[RowMove]) -> None:
-        """Make the copies `moves`, in their order."""
+        """Make the copies `moves`. No row is a target twice, or both source and target."""
 
     def close(self) -> None:
         """Release the model and the rows."""

@@ -104,7 +104,7 @@ class Cache(Protocol):
         """Copy the valid positions of each source into its row."""
 
     def move(self, moves: Sequence[RowMove]) -> None:
-        """Copy the valid positions of rows over other rows, in the order given."""
+        """Copy the valid positions of rows over other rows. No row is a target twice, or both source and target."""
 
 
 class HostCache:

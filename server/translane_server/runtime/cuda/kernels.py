@@ -9,53 +9,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_uint16, c_uint32, c_uint64
-from dataclasses import dataclass, field
-from itertools import accumulate, chain
 from pathlib import Path
 
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import Staged
 from translane_server.runtime.cuda_runtime import CudaRuntime
-
-
-@dataclass(eq=False, slots=True)
-class _Group:
-    rows: list[int]  # rows that the group's moves overwrite
-    moves: list[RowMove] = field(default_factory=list)
-
-
-def independent_groups(moves: Sequence[RowMove]) -> tuple[Sequence[RowMove], Sequence[int]]:
-    """Return the moves, group after group, and the starts: group g has the moves starts[g] … starts[g + 1] - 1.
-
-    No group overwrites a row that another group reads or overwrites. So groups may run in any order or at once.
-    Within a group, moves that touch the same overwritten row keep their order.
-    """
-    sources, targets = {move.source for move in moves}, {move.target for move in moves}
-    if len(targets) == len(moves) and targets.isdisjoint(sources):
-        return moves, range(len(moves) + 1)
-    groups = _connected(moves)
-    return list(chain.from_iterable(groups)), list(accumulate(map(len, groups), initial=0))
-
-
-def _connected(moves: Sequence[RowMove]) -> list[list[RowMove]]:
-    """Group the moves that are linked by overwritten rows.
-
-    Two groups share no overwritten row until a move joins the groups. So the groups' moves may be joined in either
-    order.
-    """
-    groups = {move.target: _Group([move.target]) for move in moves}
-    for move in moves:
-        group, other = groups[move.target], groups.get(move.source)
-        if other is not None and other is not group:
-            if len(other.rows) > len(group.rows):
-                group, other = other, group
-            group.rows += other.rows
-            group.moves += other.moves
-            for row in other.rows:
-                groups[row] = group
-        group.moves.append(move)
-    return [group.moves for row, group in groups.items() if group.rows[0] == row]
-
 
 MOVES = 320  # maximum moves of a launch, as in kernels.cu
 SOURCES = 240  # maximum sources of a launch, as in kernels.cu
@@ -151,17 +109,20 @@ class Kernels:
     def __init__(self, runtime: CudaRuntime) -> None:
         self._runtime = runtime
         self._moves, self._sources = Moves(), Sources()
+        self._moves.group[:] = range(len(self._moves.group))  # no move needs another one, so each is a group
 
     def move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
-        """Copy rows over other rows in every block, in the order given. A launch takes up to 320 moves.
+        """Copy rows over other rows in every block. A launch takes up to 320 moves.
 
         `own` has self-attention's keys and values of decoded positions, `cross` has cross-attention's of encoded ones.
         """
+        sources, targets = {move.source for move in moves}, {move.target for move in moves}
+        assert len(targets) == len(moves), "a row is a target twice"
+        assert targets.isdisjoint(sources), "a row is both source and target"
         for first in range(0, len(moves), MOVES):
             self._move_rows(own, cross, moves[first : first + MOVES])
 
     def _move_rows(self, own: Blocks, cross: Blocks, moves: Sequence[RowMove]) -> None:
-        moves, groups = independent_groups(moves)
         sources, targets, ends, source_lengths, starts = zip(*moves, strict=True)
         assert min(*sources, *targets) >= 0, "no such row"
         assert max(*sources, *targets) < min(own.rows, cross.rows), "no such row"
@@ -178,9 +139,8 @@ class Kernels:
         argument.own_pairs, argument.first_position = own_pairs, first
         argument.source[:n], argument.target[:n] = sources, targets
         argument.start[:n], argument.end[:n], argument.source_length[:n] = starts, ends, source_lengths
-        argument.group[: len(groups)] = groups
         lanes, pairs = max(own_lanes, cross_lanes), own_pairs + cross_pairs
-        self._copy("move_rows", lanes, pairs, len(groups) - 1, argument)
+        self._copy("move_rows", lanes, pairs, n, argument)
 
     def enter_rows(
         self,

@@ -18,7 +18,7 @@ from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
 from translane_server.runtime.cuda.cache import CudaCache
-from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, independent_groups, load_ptx
+from translane_server.runtime.cuda.kernels import MOVES, NAMES, SOURCES, Blocks, Kernels, load_ptx
 from translane_server.runtime.cuda_runtime import CudaRuntime
 
 SHAPE = CacheShape(
@@ -76,35 +76,35 @@ class Rows:
 
 @st.composite
 def moves(draw):
-    row = st.integers(0, SHAPE.rows - 1)
-    length = draw(st.integers(0, SHAPE.target_capacity))
-    source_length = draw(st.integers(0, SHAPE.source_capacity))
-    return RowMove(draw(row), draw(row), length, source_length, draw(st.integers(0, length)))
+    """Moves of some rows over others, in any order."""
+    rows, count = draw(st.permutations(range(SHAPE.rows))), draw(st.integers(0, SHAPE.rows - 1))
+    found = []
+    for target in rows[:count]:
+        source = draw(st.sampled_from(rows[count:]))
+        length = draw(st.integers(0, SHAPE.target_capacity))
+        source_length, start = draw(st.integers(0, SHAPE.source_capacity)), draw(st.integers(0, length))
+        found.append(RowMove(source, target, length, source_length, start))
+    return found
 
 
 @pytest.mark.parametrize(("shape", "at_once"), [(SHAPE, 2), (SHAPE, MOVES), (CELLS, MOVES)])
-@given(moves=st.lists(moves(), max_size=12))
-@example(moves=[RowMove(0, 5, 50, 45), RowMove(1, 0, 50, 45), RowMove(5, 1, 50, 45)])  # a swap by way of a third row
-@example(moves=[RowMove(row + 1, row, 50, 0, 9 * row) for row in range(5)])  # down a chain
-@example(moves=[RowMove(row, row + 1, 43, 44) for row in range(5)])  # up a chain: all become the first
-@example(moves=[RowMove(0, 3, 50, 45), RowMove(1, 3, 42, 43), RowMove(2, 3, 1, 0)])  # over one row
+@given(moves=moves())
+@example(moves=[RowMove(0, row, 43, 44) for row in (3, 1, 2, 5, 4)])
 @example(moves=[RowMove(0, 1, 50, 0, 49), RowMove(2, 3, 50, 20, 48)])  # far from the first position
 @example(moves=[RowMove(0, 1, 0, 0), RowMove(2, 3, 0, 0)])
-@example(moves=[RowMove(2, 2, 50, 45)])
-def test_moves_happen_one_after_another(library, shape, at_once, moves):
+def test_rows_are_copied_over_others(library, shape, at_once, moves):
     rows = Rows(library, shape)
     with patch.object(kernels_module, "MOVES", at_once):
         rows.move(moves)
     assert rows.are_equal()
 
 
-def test_rows_are_shuffled_by_moves_over_one_row_that_is_free(library):
-    """Hundreds of swaps by way of row 0: all moves depend on each other, and no row's content is lost."""
-    rows, random = Rows(library, WIDE), np.random.default_rng(2)
-    swaps = [map(int, random.permutation(np.arange(1, 100))[:2]) for _ in range(MOVES)]
-    rows.move([RowMove(*rest, 3, 2) for a, b in swaps for rest in ((a, 0), (b, a), (0, b))])
+def test_moves_take_one_launch_up_to_the_most_there_are(library):
+    rows, shuffled = Rows(library, WIDE), np.random.default_rng(2).permutation(WIDE.rows).tolist()
+    for count, launches in ((MOVES, 1), (MOVES + 1, 3)):
+        rows.move([RowMove(*pair, 3, 2) for pair in zip(shuffled[:count], shuffled[-count:], strict=True)])
+        assert rows.device.launches == ["move_rows"] * launches
     assert rows.are_equal()
-    assert rows.device.launches == ["move_rows"] * 3
 
 
 @pytest.mark.parametrize("moves", [[], [RowMove(0, 1, 0, 0)], [RowMove(0, 1, 4, 0, 4), RowMove(2, 3, 4, 0, 4)]])
@@ -135,8 +135,13 @@ def test_moves_beyond_the_rows_are_refused(library, move):
     assert rows.device.launches == []
 
 
-def test_moves_that_read_the_same_row_are_independent():
-    assert list(independent_groups([RowMove(0, row, 3, 0) for row in (3, 1, 2)])[1]) == [0, 1, 2, 3]
+@pytest.mark.parametrize("pairs", [[(0, 3), (1, 3)], [(0, 1), (1, 2)], [(1, 2), (0, 1)], [(2, 2)]])
+def test_a_row_that_is_a_target_twice_or_both_source_and_target_is_refused(library, pairs):
+    """Also where the two moves are in different launches."""
+    rows = Rows(library)
+    with patch.object(kernels_module, "MOVES", 1), pytest.raises(AssertionError, match="target"):
+        rows.cache.move([RowMove(source, target, 1, 1) for source, target in pairs])
+    assert rows.device.launches == []
 
 
 @st.composite
