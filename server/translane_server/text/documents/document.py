@@ -43,6 +43,10 @@ _ENCODINGS = frozenset(
         *(f"{prefix}{page}" for prefix in ("windows-", "cp") for page in range(1250, 1259)),
     ]
 )
+# Files of these names have characters that Python's encodings of the same names lack.
+_WIDER = {"gb2312": "gbk", "euc-cn": "gbk", "shift-jis": "cp932", "sjis": "cp932", "euc-kr": "cp949"}
+_LATIN_1 = frozenset(["iso-8859-1", "latin-1", "latin1", "ascii", "us-ascii"])  # which browsers take for Windows-1252
+_NOT_OF_WINDOWS = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _DECLARED_WITHIN = 1 << 16  # bytes at the start of a file in which it names its encoding
 
@@ -64,6 +68,7 @@ class TextFile:
     text: str
     encoding: str
     mark: bytes = b""  # the byte order mark, which is no part of the text
+    errors: str = "strict"  # how `str.encode` treats a character that the encoding lacks
 
     @property
     def line_end(self) -> str:
@@ -82,17 +87,19 @@ class TextFile:
             DocumentError: the encoding lacks a character. The error names `line`.
         """
         try:
-            return text.encode(self.encoding)
+            return text.encode(self.encoding, self.errors)
         except UnicodeEncodeError as error:
             character = f"U+{ord(error.object[error.start]):04X}"
             problem = f"the file's encoding {self.encoding.upper()} has no {character}, which the translation needs"
             raise DocumentError(problem, line) from None
 
 
-def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFile:
+def decode(
+    content: bytes, declared: re.Pattern[bytes] | None = None, errors: str = "strict", *, is_html: bool = False
+) -> TextFile:
     """Return the text of a file: UTF-8, unless a byte order mark or the file says otherwise.
 
-    The first group of `declared` is the name of the encoding at the start of a file.
+    The first group of `declared` is the name of the encoding at the start of a file. For `errors`, see `TextFile`.
 
     Raises:
         DocumentError: the file is not in its encoding, or the encoding is none that is read.
@@ -104,6 +111,9 @@ def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFil
         if encoding not in _ENCODINGS:
             problem = "the file's encoding is not read; UTF-8 is, UTF-16 with a byte order mark, ISO-8859, Windows-125x"
             raise DocumentError(f"{problem}, GB18030, GBK, GB2312, Big5, Shift_JIS, EUC-JP, EUC-KR, KOI8-R and KOI8-U")
+        if is_html and encoding in _LATIN_1:
+            encoding = "latin-1" if _NOT_OF_WINDOWS.search(content) else "cp1252"
+        encoding = _WIDER.get(encoding, encoding)
     body = content[len(mark) :]
     try:
         text = body.decode(encoding)
@@ -116,7 +126,7 @@ def decode(content: bytes, declared: re.Pattern[bytes] | None = None) -> TextFil
             f"bytes that {encoding.upper()} writes in another way, so that the file would change",
             _line_of(body, same, encoding),
         )
-    return TextFile(text, encoding, mark)
+    return TextFile(text, encoding, mark, errors)
 
 
 def _line_of(body: bytes, place: int, encoding: str) -> int:

@@ -42,6 +42,7 @@ class Kind:
 
     read: Read
     declared: re.Pattern[bytes] | None = None  # finds the name of the encoding at the start of a file
+    errors: str = "strict"  # how `str.encode` treats a character that the file's encoding lacks
     has_translations: bool = False  # whether a file may have translations already, which can be replaced
     preserve: tuple[str, ...] = ()  # regular expressions of what is preserved in the texts, beside what the caller says
 
@@ -70,9 +71,11 @@ def _page(parse: ParsePage) -> Read:
 
 KINDS: Mapping[str, Kind] = {
     "text/plain": Kind(_places(_read_lines)),
-    "text/html": Kind(_page(parse_html), HTML_CHARSET),
+    "text/html": Kind(_page(parse_html), HTML_CHARSET, "xmlcharrefreplace"),
     "text/markdown": Kind(_page(partial(parse_markdown, most_signs=_MOST_SIGNS))),
-    "application/xliff+xml": Kind(_places(read_xliff, Format.XLIFF), ENCODING, has_translations=True),
+    "application/xliff+xml": Kind(
+        _places(read_xliff, Format.XLIFF), ENCODING, "xmlcharrefreplace", has_translations=True
+    ),
     "text/x-gettext-translation": Kind(_places(read_catalog), CHARSET, has_translations=True),
     "application/x-subrip": Kind(_places(read_subrip), preserve=CUE_TAGS),
     "text/vtt": Kind(_places(read_webvtt), preserve=CUE_TAGS),
@@ -99,5 +102,5 @@ def parse(
     if replace_translations and not kind.has_translations:
         raise DocumentError(f"a document of the type {mime_type} has no translations to replace")
     budget.check()
-    file = decode(content, kind.declared)
+    file = decode(content, kind.declared, kind.errors, is_html=mime_type == "text/html")
     return kind.read(file, replace_translations, budget)

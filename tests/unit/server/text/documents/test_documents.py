@@ -71,12 +71,22 @@ XLIFF = '<?xml version="1.0" encoding="{}"?><xliff version="1.2"><trans-unit><so
         ("Big5", "貓"),
         ("Shift_JIS", "ネコ"),
         ("EUC-KR", "고"),
+        # what files have, and Python's encodings of the names lack
+        ("GB2312", "朱镕基——你好·吗"),
+        ("Shift_JIS", "①髙"),
+        ("EUC-KR", "똠"),
     ],
 )
 def test_a_document_keeps_its_encoding(encoding, text):
-    data = XLIFF.format(encoding, text).encode(encoding)
+    wide = {"GB2312": "gbk", "Shift_JIS": "cp932", "EUC-KR": "cp949"}.get(encoding, encoding)
+    data = XLIFF.format(encoding, text).encode(wide)
     assert texts("xliff", data) == [text]
-    assert f">{text}{text}</target>".encode(encoding) in translated("xliff", data, lambda each: each * 2)
+    assert f">{text}{text}</target>".encode(wide) in translated("xliff", data, lambda each: each * 2)
+
+
+def test_xliff_writes_what_its_encoding_lacks_as_references():
+    data = XLIFF.format("GB2312", "a").encode()
+    assert b">a&#169;</target>" in translated("xliff", data, lambda each: f"{each}©")
 
 
 @pytest.mark.parametrize("encoding", ["idna", "punycode", "utf-7", "unicode_escape", "hz", "iso-2022-jp", "utf-16"])

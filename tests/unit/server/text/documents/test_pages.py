@@ -59,8 +59,21 @@ def test_a_page_is_in_the_encoding_that_it_names():
     data = '<html><head><meta charset="ISO-8859-1"></head>ä'.encode("latin-1")
     assert texts("html", data) == ["ä"]
     assert translated("html", data, lambda _: "ö") == data.replace(b"\xe4", b"\xf6")
-    with pytest.raises(DocumentError, match=r"^the file's encoding ISO-8859-1 has no U\+732B"):
-        translated("html", data, lambda _: "猫")
+    assert translated("html", data, lambda _: "猫") == data.replace(b"\xe4", b"&#29483;")
+
+
+@pytest.mark.parametrize("name", ["ISO-8859-1", "us-ascii"])
+def test_latin_1_of_a_page_is_that_of_windows(name):
+    data = f'<meta charset="{name}">“a”'.encode("cp1252")
+    assert texts("html", data) == ["“a”"]
+    assert translated("html", data, same) == data
+    data += b"\x81"  # which Windows does not know
+    assert translated("html", data, same) == data
+
+
+def test_entities_of_a_page_that_its_encoding_lacks_are_no_fault():
+    data = '<meta charset="gb2312"><p>&copy; 公司'.encode("gbk")
+    assert translated("html", data, same) == data.replace(b"&copy;", b"&#169;")
 
 
 @pytest.mark.parametrize("translation", ["a", '<x id="0"/>', '<bpt i="0"/>a', '<bpt i="0"/><ept i="0"/><ept i="0"/>a'])
