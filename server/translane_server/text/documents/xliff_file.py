@@ -25,7 +25,8 @@ _ATTRIBUTE = re.compile(r"""(?<!\s)\s++([^\s=]++)\s*+=\s*+(?:"[^"]*"|'[^']*')"""
 _STATES = frozenset(["state", "state-qualifier", "subState", "approved"])
 _MARK = re.compile(r"""<(/?)(?:[\w.-]+:)?mrk\b((?:[^<>"']|"[^"]*"|'[^']*')*+)(?<!/)>""")
 _SEGMENT = re.compile(r"""\smtype\s*=\s*["']seg["']""")
-_UNTRANSLATED = frozenset(["new", "needs-translation", "initial"])  # states of a target that may hold anything
+_UNTRANSLATED = frozenset(["new", "needs-translation", "initial"])  # states in which a target may hold anything
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)(?:\]\]>|\Z)", re.DOTALL)
 _UNITS = frozenset(["trans-unit", "segment"])
 _ELEMENTS = frozenset(["source", "seg-source", "target"])
 
@@ -69,7 +70,8 @@ def read_xliff(file: TextFile, replace: bool, budget: Budget) -> Iterator[Place]
         target = unit.elements.get("target")
         end = target.end if target else max(element.end for element in unit.elements.values())
         before, core, after = trimmed(_text(data, source))
-        has_target = target and _text(data, target).strip() and target.state not in _UNTRANSLATED
+        state = (target and target.state) or unit.state
+        has_target = target and _said(_text(data, target)).strip() and state not in _UNTRANSLATED
         is_open = unit.is_translated and (replace or not has_target)
         text_start = source.tag_end + len(before.encode())
         places = {place: counted.at(place) for place in sorted((unit.start, text_start, end))}
@@ -103,7 +105,11 @@ def _texts(core: str) -> tuple[list[str], list[str]]:
 
 
 def _is_worth_translating(markup: str) -> bool:
-    return is_worth_translating(re.sub(r"<[^<>]*>", "", markup))
+    return is_worth_translating(_said(markup))
+
+
+def _said(markup: str) -> str:
+    return re.sub(r"<[^<>]*>", "", _CDATA.sub(r"\1", markup))
 
 
 def _segments(core: str) -> list[tuple[int, int]]:

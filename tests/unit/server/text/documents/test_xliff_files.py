@@ -71,6 +71,27 @@ def test_existing_targets_are_translated_where_it_is_asked_for():
     assert b'<trans-unit id="3"><source>Done</source><target state="translated" state-qualifier="mt' in approved
 
 
+@pytest.mark.parametrize(
+    ("version", "unit", "text"),
+    [
+        ("1.2", '<trans-unit><source>a</source><target><mrk mtype="seg" mid="1"/></target></trans-unit>', "a"),
+        ("1.2", "<trans-unit><source><![CDATA[a]]></source><target> </target></trans-unit>", "<![CDATA[a]]>"),
+        ("2.0", '<segment state="initial"><source>a</source><target>a</target></segment>', "a"),
+    ],
+)
+def test_what_has_a_target_without_a_translation_is_translated(version, unit, text):
+    data = f'<xliff version="{version}">{unit}</xliff>'.encode()
+    assert texts("xliff", data) == [text]
+    out = translated("xliff", data, lambda _: "b")
+    assert elements(out)[-1] == ("target", "b")
+    assert texts("xliff", out) == []
+
+
+def test_targets_in_cdata_stay():
+    unit = "<trans-unit><source>a</source><target><![CDATA[b]]></target></trans-unit>"
+    assert texts("xliff", f'<xliff version="1.2">{unit}</xliff>'.encode()) == []
+
+
 def test_each_segment_of_a_source_is_a_text():
     first, last = '<mrk mtype="seg" mid="1">A.</mrk>\n', '<mrk mtype="seg"/>.'
     second = """<mrk mid="2" mtype='seg' ><g id="1"> <mrk mtype="term">b</mrk> c.</g></mrk> """
