@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, takewhile
 from unicodedata import east_asian_width
 
 from translane_server.core.budget import Budget
@@ -63,7 +63,9 @@ def _cues(file: TextFile, budget: Budget, *, is_webvtt: bool) -> Iterator[Place]
         cue = lines[i + 1 : following]
         if following < len(lines) and not is_webvtt and cue and _said(file, cue[-1]).strip().isdigit():
             cue.pop()  # the number of the next cue
-        for group in _groups(file, cue, only_first=is_webvtt):
+        if is_webvtt:  # what follows an empty line is no part of the cue
+            cue = list(takewhile(lambda line: line.start < line.end, cue))
+        for group in _groups(file, cue):
             yield _place(file, group, line_end, budget, is_webvtt=is_webvtt)
 
 
@@ -71,13 +73,11 @@ def _said(file: TextFile, line: Span) -> str:
     return file.text[line.start : line.end]
 
 
-def _groups(file: TextFile, lines: Sequence[Span], *, only_first: bool) -> Iterator[list[Span]]:
-    """Yield runs of lines that are not blank. What follows a blank line in WebVTT is no part of the cue."""
+def _groups(file: TextFile, lines: Sequence[Span]) -> Iterator[list[Span]]:
+    """Yield runs of lines that are not blank."""
     for has_text, group in groupby(lines, lambda line: bool(_said(file, line).strip())):
         if has_text:
             yield list(group)
-        elif only_first:
-            return
 
 
 def _place(file: TextFile, lines: Sequence[Span], line_end: str, budget: Budget, *, is_webvtt: bool) -> Place:

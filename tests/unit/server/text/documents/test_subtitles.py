@@ -99,6 +99,12 @@ def test_the_texts_of_subrip_and_of_webvtt_without_its_entities():
     ]
 
 
+def test_a_line_of_spaces_ends_no_cue_of_webvtt():
+    data = b"WEBVTT\n\n00:01.000 --> 00:02.000\n \na <00:01.500><c>b</c>\n\nno cue\n"
+    assert texts("vtt", data) == ["a <00:01.500><c>b"]
+    assert translated("vtt", data, same) == data
+
+
 @pytest.mark.parametrize(
     "time",
     [
