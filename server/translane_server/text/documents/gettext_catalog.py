@@ -20,8 +20,9 @@ CHARSET = re.compile(
 )
 """Finds the name of the encoding in the header. A template has CHARSET in its place."""
 
-_KEYWORD = re.compile(r"[ \t]*(msgctxt|msgid_plural|msgid|msgstr(?:\[[0-9]\])?)[ \t]*")
-_STRING = re.compile(r'[ \t]*"((?:[^"\\]|\\.)*+)"[ \t]*')
+_KEYWORD = re.compile(r"[ \t]*(domain|msgctxt|msgid_plural|msgid|msgstr(?:\[[0-9]\])?)[ \t]*")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*+)"[ \t]*')
+_STRINGS = re.compile(rf"[ \t]*(?:{_STRING.pattern})++")
 _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "b": "\b", "f": "\f", "a": "\a", "\\": "\\", '"': '"'}
 _ESCAPE = re.compile(r'\\([ntrvbfa\\"])|((?:\\[0-7]{1,3}|\\x[0-9A-Fa-f]{1,2})+)')
 _BYTE = re.compile(r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3}))")
@@ -43,10 +44,6 @@ class _String:
     def text(self) -> str:
         return "".join(self.parts)
 
-    @property
-    def is_of_plural(self) -> bool:
-        return self.keyword[-1:] == "]" and self.keyword != "msgstr[0]"
-
 
 @dataclass(slots=True)
 class _Entry:
@@ -67,7 +64,8 @@ def read_catalog(file: TextFile, replace: bool, budget: Budget) -> Iterator[Plac
     line_end = file.line_end
     for entry in _entries(file, budget):
         for slot in entry.slots:
-            source = entry.msgid_plural if slot.is_of_plural else entry.msgid
+            is_of_one = slot is entry.slots[0] and len(entry.slots) > 1
+            source = entry.msgid if is_of_one else entry.msgid_plural or entry.msgid
             before, core, after = trimmed(source.text if source else "")
             is_open = replace or not (entry.is_fuzzy or slot.text)
             if source and is_open and is_worth_translating(core):
@@ -107,7 +105,7 @@ def _entries(file: TextFile, budget: Budget) -> Iterator[_Entry]:
         said = file.text[line.start : line.end]
         body = said.strip(" \t")
         keyword = _KEYWORD.match(said)
-        quoted = _STRING.fullmatch(said, keyword.end() if keyword else 0)
+        quoted = _STRINGS.fullmatch(said, keyword.end() if keyword else 0)
         if not body:
             continue
         if entry.slots and (body[0] == "#" or (keyword and not keyword[1].startswith("msgstr"))):
@@ -136,7 +134,7 @@ def _entries(file: TextFile, budget: Budget) -> Iterator[_Entry]:
 
 
 def _said(quoted: re.Match[str]) -> str:
-    return _ESCAPE.sub(_unescaped, quoted[1])
+    return "".join(_ESCAPE.sub(_unescaped, each) for each in _STRING.findall(quoted[0]))
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -153,7 +151,7 @@ def _put(entry: _Entry, string: _String) -> None:
     """Make a string a part of an entry. DocumentError: it has no place there."""
     slots = entry.slots
     match string.keyword:
-        case "msgctxt" if not entry.msgid:
+        case "domain" | "msgctxt" if not entry.msgid:
             pass
         case "msgid" if not entry.msgid:
             entry.msgid = string

@@ -70,6 +70,16 @@ def test_what_is_not_translated_is_filled():
     ]
 
 
+def test_the_only_form_of_a_plural_is_of_all_counts():
+    assert texts("po", b'msgid "One cat"\nmsgid_plural "%d cats"\nmsgstr[0] ""\n') == ["%d cats"]
+
+
+def test_strings_on_a_line_are_one_and_domains_stay():
+    data = b'domain "x"\nmsgid "a" "b"\nmsgstr "" ""\n\ndomain "y"\nmsgid "c"\nmsgstr ""\n'
+    assert texts("po", data) == ["ab", "c"]
+    assert translated("po", data) == data.replace(b'msgstr "" ""', b'msgstr "AB"').replace(b'tr ""', b'tr "C"')
+
+
 def test_everything_else_stays_byte_for_byte():
     out = translated("po", CATALOGUE.encode()).decode()
     multiline = 'msgstr ""\n"\\n"\n"  FIRST \\"LINE\\"\\n"\n"AND\\tTHE SECOND. \\n"'
