@@ -141,11 +141,12 @@ class _Reader:
         return self._builder.document(write)
 
     def _after_front_matter(self) -> int:
-        """Return the number of the first line after YAML at the start of a file."""
-        if self._text(0).rstrip() != "---":
+        """Return the number of the first line after YAML or TOML at the start of a file."""
+        fence = self._text(0).rstrip()
+        if fence not in ("---", "+++"):
             return 0
         for number in range(1, len(self._lines)):
-            if self._text(number).rstrip() in ("---", "..."):
+            if self._text(number).rstrip() in (fence, "..."):
                 return number + 1
         return 0
 

@@ -15,17 +15,21 @@ from translane_server.text.markup.document import Item, Kind, Part
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.rules_block import StateBlock
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
 _BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 _TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+# What starts a footnote, with an address behind it, or a callout. A line is cut there.
+_NOTE_START = re.compile(r"(?<!\S)\[\^[^\[\]\s]+\]:(?:[ \t]*\w+://\S+)?|\A\[!\w+\]")
+_NOTE = re.compile(rf"{_NOTE_START.pattern}|\[\^[^\[\]\s]+\](?!\()")
 _NOT_TRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 
 
 @cache
 def parser() -> MarkdownIt:
-    """Return a parser of CommonMark with tables and strikethrough, which leaves lines to `items_of`."""
+    """Return a parser of CommonMark with tables, strikethrough and notes, which leaves lines to `items_of`."""
     from markdown_it import MarkdownIt  # takes a while, and most servers never see markup
 
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -34,7 +38,27 @@ def parser() -> MarkdownIt:
     for name in ("link", "image"):
         rule = next(each for each in markdown.inline.ruler.__rules__ if each.name == name).fn
         markdown.inline.ruler.at(name, _with_end(rule))
+    markdown.inline.ruler.before("link", "note", _note)
+    markdown.block.ruler.at("reference", _reference)
     return markdown
+
+
+def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a link reference definition, and leave footnotes, which look like one, to be paragraphs."""
+    from markdown_it.rules_block import reference
+
+    is_footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
+    return not is_footnote and reference(state, start, end, silent)
+
+
+def _note(state: StateInline, silent: bool) -> bool:
+    """Read what refers to a footnote, or starts a note."""
+    # The parser looks ahead for the end of a link, and takes any brackets that are one token for a link within it.
+    found = None if silent else _NOTE.match(state.src, state.pos, state.posMax)
+    if found:
+        state.pos = found.end()
+        state.push("note", "", 0).content = found[0]
+    return found is not None
 
 
 def _with_end(rule: Any) -> Any:
@@ -93,6 +117,9 @@ def _walk(line: str, tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[
                 match = _BREAK.match(line, place)
                 place = match.end() if match else len(line) + 1
                 yield Item(Kind.TEXT if token.type == "softbreak" else Kind.BREAK, start, place, " ")
+            case "note":
+                place += len(token.content)
+                yield Item(Kind.BREAK if _NOTE_START.fullmatch(token.content) else Kind.SINGLE, start, place)
             case "code_inline":
                 place = _end_of_code(line, place, token.markup)
                 yield Item(Kind.SINGLE, start, place, is_word=True)
@@ -178,7 +205,7 @@ _BLOCK_START = re.compile(
     r"(?=[-+](?:[\s-]|$)|=(?:[=\s]|$)|#{1,6}(?:\s|$)|>|\|[-:\s|]|:-|~~~)|[0-9]{1,9}(?=[.)](?:\s|$))"
 )
 # Tags that do so at the start of a line: of HTML, and "~~" twice.
-_TAG_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*)|~~~")
+_TAG_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$))|~~~")
 _HEADING_END = re.compile(r"(?:(?<=\s)|^)(?=#+\s*$)")
 _EMPHASIS = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "del"}
 

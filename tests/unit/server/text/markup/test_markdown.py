@@ -80,6 +80,23 @@ def test_blocks_are_paragraphs_headings_and_cells():
     ]
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("a?[^1] b[^n].\n\n[^1]: c d\n[^n]: - e", ["a? b.", "c d", "- e"]),
+        ("a[^1] b\n\n[^1]: 猫", ["a b", "猫"]),
+        ("a[^1][^2]\n\n[^1]: http://x.y\n[^2]: <http://x.y>", ["a"]),
+        ("> [!NOTE]\n> # a\n\n> [!tip]\n> b\n> c", ["a", "b c"]),
+        ("x [a[^1] b](c)", ["x a b"]),
+        ("[^a](b) [c^]: d", ["^a [c^]: d"]),
+        ("+++\na = 1\n+++\nb", ["b"]),
+    ],
+)
+def test_footnotes_alerts_and_front_matter_stay(source, expected):
+    assert texts(source) == expected
+    assert identity(parse_markdown(source)) == source.replace("b\n> c", "b c").replace("[c^]", "\\[c^\\]")
+
+
 def test_line_breaks_within_a_paragraph_are_spaces():
     assert texts("> one\n> two\nthree") == ["one two three"]
 
@@ -134,6 +151,12 @@ def test_code_side_by_side_stays_apart():
     document = parse_markdown("a `b` c `d`")
     first, second = marked(document.blocks[0]).marks
     assert document.render([f"x{first.opening}{second.opening}"]) == "x`b` `d`"
+
+
+def test_an_address_starts_no_block():
+    document = parse_markdown("a <http://x.y> b")
+    (mark,) = marked(document.blocks[0]).marks
+    assert document.render([f"{mark.opening} b"]) == "<http://x.y> b"
 
 
 def test_a_comment_starts_no_block():
