@@ -31,14 +31,16 @@ HAVE_TRANSLATIONS = ("po", "xliff")
 
 _EXTENSIONS = {
     **{f".{name}": name for name in MIME_TYPES},
-    **{".txt": LINES, ".pot": "po", ".xlf": "xliff", ".htm": "html", ".md": "markdown"},
+    **{".txt": LINES, ".pot": "po", ".htm": "html", ".xhtml": "html", ".md": "markdown"},
+    **dict.fromkeys((".xlf", ".sdlxliff", ".mqxliff", ".mxliff"), "xliff"),
 }
 # Kinds of files whose lines are no texts. A translation of their lines is broken.
 _NO_LINES = frozenset(
     f".{name}"
     for name in (
-        *("arb", "ass", "csv", "docx", "epub", "gz", "ini", "json", "odt", "pdf", "pptx", "properties", "resx", "rtf"),
-        *("sbv", "ssa", "strings", "tbx", "tex", "tmx", "toml", "ts", "xlsx", "xml", "yaml", "yml", "zip"),
+        *("arb", "ass", "csv", "dfxp", "docx", "epub", "gz", "ini", "json", "odt", "pdf", "pptx", "properties", "resx"),
+        *("rtf", "sbv", "ssa", "strings", "svg", "tbx", "tex", "tmx", "toml", "ts", "ttml", "xlsx", "xml", "yaml"),
+        *("yml", "zip"),
     )
 )
 _MOST_BYTES = 1 << 30  # a file that is no document must not fill the memory

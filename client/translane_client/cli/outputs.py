@@ -159,11 +159,11 @@ class Notes:
             elif term.outcome in _PROBLEMS:
                 self._add(f"{place}: {_term(term)} was not applied: {_PROBLEMS[term.outcome]}")
 
-    def show(self, say: Callable[[str], None]) -> None:
+    def show(self, say: Callable[[str], None], hint: str = "") -> None:
         for note in self._notes:
             say(note)
         if self._more:
-            say(f"and {self._more} more such notes; --json has them all")
+            say(f"and {self._more} more such notes{hint}")
 
     def _add(self, note: str) -> None:
         if note in self._notes:

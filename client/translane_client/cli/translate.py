@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace, streams: StandardStreams) -> int:
             translate_document(arguments, options, request, kind, streams, notes)
     finally:
         if not arguments.json:  # JSON tells all of it
-            notes.show(streams.say)
+            notes.show(streams.say, "; --json has them all" if kind == LINES else "")
     return 0
 
 

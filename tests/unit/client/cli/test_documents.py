@@ -16,6 +16,7 @@ KINDS = {
     "x.pot": "text/x-gettext-translation",
     "x.Xlf": "application/xliff+xml",
     "x.xliff": "application/xliff+xml",
+    "x.sdlxliff": "application/xliff+xml",
     "x.html": "text/html",
     "x.htm": "text/html",
     "x.md": "text/markdown",
@@ -170,6 +171,18 @@ def test_notes_name_the_lines(command, tmp_path):
     assert [line.startswith(f"{tmp_path / 'x.md'}, line {number}: ") for number, line in enumerate(lines, 2)] == [
         True
     ] * 2
+
+
+def test_the_rest_of_many_notes_is_only_counted(server, command, tmp_path):
+    def noting(request, context):
+        *before, last = answer_to(request)
+        last.end.notes.extend(pb.DocumentNote(line=line, cut_sentences=1) for line in range(4, 20))
+        return [*before, last]
+
+    server.always = noting
+    (tmp_path / "x.md").write_text("a")
+    assert command("translate", "-i", str(tmp_path / "x.md")) == 0
+    assert command.err.splitlines()[-1] == "translane translate: and 8 more such notes"
 
 
 def test_progress_counts_texts(command, tmp_path):
