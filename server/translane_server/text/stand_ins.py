@@ -30,7 +30,7 @@ _OWN = re.compile("⟨[^⟨⟩]{1,8}⟩")
 _LATIN = re.compile(
     "(?<![A-Za-z0-9\u00c0-\u024f])(?=[a-z]{0,8}[A-Z])[A-Za-z][A-Za-z0-9]+"
     "(?:[ .&'_/-][A-Z0-9][A-Za-z0-9]{0,30}){0,4}(?![A-Za-z0-9\u00c0-\u024f])"
-    "(?:(?<![0-9])|(?!\\s?[年年月월]))"  # Intel 8月: the number is not the name's
+    "(?:(?<![0-9])|(?!\\s?[年년月월]))"  # Intel 8月: the number is not the name's
 )
 _LETTER = "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
 # A hyphen after a letter joins a name and its number, 歼-20, unless a word such as 是 or 到 is before it, or degrees or

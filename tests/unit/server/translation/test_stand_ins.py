@@ -380,6 +380,7 @@ def test_names_are_not_found_among_latin_words_nor_numbers_that_the_other_langua
     assert [each.text for each in NamesAndNumbers("de", "fr").find(text)] == ["1.000", "2024"]
     assert [each.text for each in NamesAndNumbers("de", "en").find("25km und 3D")] == ["25"]
     assert [each.text for each in NamesAndNumbers("ko", "en-GB").find("2024년 9월 16일")] == ["September 16, 2024"]
+    assert [each.text for each in NamesAndNumbers("ko", "en").find("Apple 2024년에")] == ["Apple", "2024"]
     assert [each.text for each in NamesAndNumbers("ja", "de").find("2024年9月16日")] == ["2024"]
 
 
