@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -23,6 +24,7 @@ from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.observation.tracing import Tracer
 from translane_server.runtime.backend import Backend
 from translane_server.settings.server_settings import ServerSettings
+from translane_server.text.placeholders import Span
 from translane_server.text.tokenizer import Tokenizer
 from translane_server.translation.cache import TranslationCache
 from translane_server.translation.limits import RequestLimits, limits_of
@@ -63,8 +65,8 @@ class FakeTokenizer(Tokenizer):
     def target_pieces(self, ids: Sequence[int]) -> list[str]:
         return ["</s>" if token == EOS else self._characters[token] for token in ids]
 
-    def source_surfaces(self, text: str) -> list[str]:
-        return [*text, ""] if text.strip() else []
+    def source_spans(self, text: str) -> list[Span | None]:
+        return [*pairwise(range(len(text) + 1)), None] if text.strip() else []
 
 
 def make_manifest(**changes: Any) -> Manifest:

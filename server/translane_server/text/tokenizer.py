@@ -16,6 +16,7 @@ from translane_server.core.budget import Budget
 from translane_server.core.errors import BundleError
 from translane_server.core.files import parse_json, read_regular
 from translane_server.text.characters import is_boundary
+from translane_server.text.placeholders import Span
 from translane_server.text.vocabularies import JsonVocabulary, SentencePieceVocabulary
 
 
@@ -35,8 +36,8 @@ class Vocabulary(Protocol):
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens as the vocabulary spells them."""
 
-    def spans(self, text: str) -> list[str]:
-        """Return the part of `text` that each of its tokens stands for.
+    def spans(self, text: str) -> list[Span | None]:
+        """Return the part of `text` that each of its tokens stands for; None for a token that stands for none.
 
         If one character has several tokens, the character is the part of each.
         """
@@ -102,10 +103,10 @@ class Tokenizer:
         """Return the target tokens as the vocabulary spells them."""
         return self.target.pieces(ids)
 
-    def source_surfaces(self, text: str) -> list[str]:
-        """Return the part of `text` that each token of `encode([text])` stands for; "" for the end of the sentence."""
+    def source_spans(self, text: str) -> list[Span | None]:
+        """Return the part of `text` that each token of `encode([text])` stands for; None for the sentence's end."""
         spans = [] if self.skips_blank and not text.strip() else self.source.spans(text)
-        return [*spans, ""] if spans and self.eos is not None else spans
+        return [*spans, None] if spans and self.eos is not None else spans
 
 
 # Texts that are tokenized at once, unless a single text is longer [characters]. They take some tenths of a second.

@@ -17,42 +17,14 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")
 _PUNCTUATION = regex.compile(r"[\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}.,:;!?…·\"'、。，：；！？．\s]+")
 
 
-def token_spans(text: str, surfaces: Sequence[str]) -> list[tuple[int, int] | None]:
-    """Return the part of `text` that each of S tokens stands for [characters]; None for a token that stands for none.
-
-    `surfaces` is what each token stands for; see `Tokenizer.source_surfaces`.
-    """
-    found: list[tuple[int, int] | None] = []
-    place = 0
-    last: tuple[int, int] | None = None
-    for surface in surfaces:
-        if not surface:
-            found.append(None)
-            continue
-        start = place
-        if not text.startswith(surface, place):
-            start = text.find(surface, place, place + 64 + len(surface))
-            # tokens of one character share it
-            if last and text[last[0] : last[1]] == surface and (start < 0 or text[place:start].strip()):
-                found.append(last)
-                continue
-            if start < 0:
-                found.append(None)
-                continue
-        last = (start, start + len(surface))
-        place = last[1]
-        found.append(last)
-    return found
-
-
-def unknown_parts(text: str, ids: Sequence[int], surfaces: Sequence[str], unknown: int) -> list[tuple[int, int]]:
+def unknown_parts(text: str, ids: Sequence[int], spans: Sequence[Span | None], unknown: int) -> list[Span]:
     """Return the parts of `text` that are unknown, from left to right.
 
     A part with letters of a script that writes spaces is extended to whole words. Parts with only white space between
-    them are one. The text has S tokens: their ids, what each stands for, and the id of the unknown one.
+    them are one. `ids` and `spans` are those of its tokens.
     """
-    parts: list[tuple[int, int]] = []
-    for id_, span in zip(ids, token_spans(text, surfaces), strict=False):
+    parts: list[Span] = []
+    for id_, span in zip(ids, spans, strict=False):
         if id_ != unknown or span is None or (parts and span[1] <= parts[-1][1]):
             continue
         surface = text[span[0] : span[1]]
@@ -97,7 +69,7 @@ def with_left_out(text: str, sentence: Span, unknown: Sequence[Kept], kept: Sequ
     return found
 
 
-def _extended(text: str, start: int, end: int) -> tuple[int, int]:
+def _extended(text: str, start: int, end: int) -> Span:
     """Return the span of the words that `text[start:end]` is of."""
     while start and _is_of_word(text[start - 1]):
         start -= 1

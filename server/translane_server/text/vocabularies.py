@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import sentencepiece
-from sentencepiece.sentencepiece_pb2 import SentencePieceText  # type: ignore[attr-defined]  # made at import
 
 from translane_server.core.files import parse_json
 from translane_server.core.terminal import printable, shown
+from translane_server.text.placeholders import Span
 
 if TYPE_CHECKING:
     import tokenizers
@@ -76,14 +76,19 @@ class SentencePieceVocabulary:
         """In a padded vocabulary, some ids have no piece."""
         return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
 
-    def spans(self, text: str) -> list[str]:
+    def spans(self, text: str) -> list[Span | None]:
         """The tokens of one character are its bytes, or the tokens of its normal form."""
-        encoded = SentencePieceText.FromString(self._processor.encode(text, out_type="serialized_proto"))
-        surfaces = [""]  # from the end of the text back to its start
-        for token in reversed(encoded.pieces):  # SentencePiece gives a character to the last of its tokens
-            shares = not token.surface and token.piece != _SPACE
-            surfaces.append(surfaces[-1] if shares else token.surface)
-        return surfaces[:0:-1]
+        encoded = self._processor.encode(text, out_type="offset_mapping")
+        spans: list[Span | None] = []  # from the end of the text back to its start
+        last: Span | None = None
+        for piece, (start, end) in zip(reversed(encoded["pieces"]), reversed(encoded["offsets"]), strict=True):
+            if start < end:
+                last = start, end
+            elif piece == _SPACE:
+                last = None
+            # Else the token shares its character with the next one: SentencePiece gives it to the last of its tokens.
+            spans.append(last)
+        return spans[::-1]
 
     def _is_text(self, piece: str, id_: int) -> bool:
         return id_ not in self._special and piece not in self._controls
@@ -172,8 +177,8 @@ class JsonVocabulary:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces.get(id_, f"<{id_}>") for id_ in ids]
 
-    def spans(self, text: str) -> list[str]:
-        return [text[start:end] for start, end in self._encode(text).offsets]
+    def spans(self, text: str) -> list[Span | None]:
+        return [(start, end) if start < end else None for start, end in self._encode(text).offsets]
 
     def _ids(self, text: str) -> list[int]:
         ids = self._encode(text).ids

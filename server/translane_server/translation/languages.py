@@ -9,6 +9,7 @@ from translane_server.bundle.manifest import Languages, LanguageTokens
 from translane_server.core.errors import FieldViolation
 from translane_server.core.terminal import listed, shown
 from translane_server.text.language_tags import AUTO, is_auto, lookup, meaning
+from translane_server.text.placeholders import Span
 from translane_server.text.tokenizer import Encode, Tokenizer
 
 _NO_TOKENS = LanguageTokens()
@@ -36,22 +37,23 @@ class LanguagePair:
         self._has_template = bool(self.text_prefix or self.prefix or self.suffix)
         self.encode = self._encode_in_template if self._has_template else self.tokenizer.encode
         self._nothing = self.tokenizer.encode([self.text_prefix])[0] if self.text_prefix else []
-        surfaces = self.tokenizer.source_surfaces(self.text_prefix) if self.text_prefix else []
-        self._prefix_tokens = max((place for place, surface in enumerate(surfaces, start=1) if surface), default=0)
 
     def _encode_in_template(self, texts: Sequence[str]) -> list[list[int]]:
         encoded = self.tokenizer.encode([self.text_prefix + text for text in texts])
         return [[*self.prefix, *ids, *self.suffix] if ids != self._nothing else [] for ids in encoded]
 
-    def source_surfaces(self, text: str) -> list[str]:
-        """Return the part of `text` that each token of `encode([text])` stands for; "" for the template's tokens."""
+    def source_spans(self, text: str) -> list[Span | None]:
+        """Return the part of `text` that each token of `encode([text])` stands for; None for the template's tokens."""
         if not self._has_template:
-            return self.tokenizer.source_surfaces(text)
+            return self.tokenizer.source_spans(text)
         if not self.encode([text])[0]:
             return []
-        surfaces = self.tokenizer.source_surfaces(self.text_prefix + text)
-        blank = [""] * (len(self.prefix) + self._prefix_tokens)
-        return [*blank, *surfaces[self._prefix_tokens :], *[""] * len(self.suffix)]
+        start = len(self.text_prefix)
+        spans = [
+            (max(0, span[0] - start), span[1] - start) if span and span[1] > start else None
+            for span in self.tokenizer.source_spans(self.text_prefix + text)
+        ]
+        return [*[None] * len(self.prefix), *spans, *[None] * len(self.suffix)]
 
 
 @dataclass(frozen=True)

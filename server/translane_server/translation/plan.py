@@ -22,7 +22,7 @@ from translane_server.text.language_tags import standard_tag
 from translane_server.text.marked_text import MarkedText
 from translane_server.text.markup.document import Document
 from translane_server.text.numbers import certain_numbers
-from translane_server.text.placeholders import PreservePatternError, PreservePatterns, may_preserve
+from translane_server.text.placeholders import PreservePatternError, PreservePatterns, Span, may_preserve
 from translane_server.text.sentences import maybe_several
 from translane_server.text.stand_ins import NamesAndNumbers
 from translane_server.text.tokenizer import Tokenizer
@@ -61,7 +61,7 @@ class Segment:
     text: str
     ids: Sequence[int]  # its tokens
     # the part of the text that each token stands for; None until somebody needs them
-    surfaces: Sequence[str] | None = None
+    spans: Sequence[Span | None] | None = None
     # the text and its marks, which are put into the translation; None if nothing was taken out of it
     marked: MarkedText | None = None
     escape: Callable[[str], str] = str  # makes translated text fit the format of the request
@@ -83,7 +83,7 @@ class Segment:
 
     def become(self, other: Segment) -> None:
         """Become the same sentence, as it was decoded in the end."""
-        self.text, self.ids, self.surfaces, self.marked = other.text, other.ids, other.surfaces, other.marked
+        self.text, self.ids, self.spans, self.marked = other.text, other.ids, other.spans, other.marked
         self.terms, self.numbers = other.terms, other.numbers
         self.stand_ins, self.otherwise = other.stand_ins, other.otherwise
 

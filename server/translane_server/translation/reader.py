@@ -41,7 +41,7 @@ from translane_server.translation.limits import (
 )
 from translane_server.translation.options import violation
 from translane_server.translation.plan import PreparedText, RequestPlan, RequestPlans, Segment
-from translane_server.translation.translations import PreparedRequest, source_surfaces
+from translane_server.translation.translations import PreparedRequest, source_spans
 
 _TEXT: str = Format.TEXT
 
@@ -111,7 +111,7 @@ class TranslateReader:
                     has_to_keep = has_to_keep or segment.has_to_keep
                     if request.streamed and plan.options.replace_unknowns:
                         budget.check()
-                        source_surfaces(plan, segment)  # here, because a stream builds its text on the event loop
+                        source_spans(plan, segment)  # here, because a stream builds its text on the event loop
             return PreparedRequest(plan, texts, sentences, has_to_keep)
         except OverBudgetError:
             raise takes_too_long("text" if request.streamed else "texts", budget) from None
@@ -351,7 +351,7 @@ class _Block:
         for _ in range(_SEARCHES):
             self._budget.check()
             text = taken.marked.text
-            parts = unknown_parts(text, ids, pair.source_surfaces(text), unknown)
+            parts = unknown_parts(text, ids, pair.source_spans(text), unknown)
             if not parts:
                 break
             for start, end in parts:

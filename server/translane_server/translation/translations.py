@@ -13,8 +13,8 @@ from translane_server.core.quality import NOTHING_GENERATED, combined_quality, e
 from translane_server.engine import sequence as decoded
 from translane_server.engine.sequence import AlignedToken, CommittedTokens, Sentence, SentenceResult
 from translane_server.text.characters import spaces_words
+from translane_server.text.placeholders import Span
 from translane_server.text.tag_projection import AlignedText, place
-from translane_server.text.unknown_parts import token_spans
 from translane_server.translation.plan import PreparedText, RequestPlan, Segment
 from translane_server.translation.terms import most_reports
 
@@ -139,7 +139,7 @@ def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     if not segment.marked.marks:
         return segment.escape(text)
     parts = surfaces(plan, segment, hypothesis)
-    of_source = source_surfaces(plan, segment) if hypothesis.alignment else ()
+    of_source = source_spans(plan, segment) if hypothesis.alignment else ()
     target = aligned_text(text, parts, segment.text, of_source, hypothesis.alignment)
     if segment.stand_ins:
         whole = {number for number, token in enumerate(hypothesis.token_ids) if token in segment.stand_ins}
@@ -179,11 +179,11 @@ def _replaced(plan: RequestPlan, segment: Segment, tokens: _Tokens, before: Cont
     return replaced
 
 
-def source_surfaces(plan: RequestPlan, segment: Segment) -> Sequence[str]:
+def source_spans(plan: RequestPlan, segment: Segment) -> Sequence[Span | None]:
     """Return the part of the text that each token of `segment` stands for. It is found once for each segment."""
-    if segment.surfaces is None:
-        segment.surfaces = plan.pair.source_surfaces(segment.text)
-    return segment.surfaces
+    if segment.spans is None:
+        segment.spans = plan.pair.source_spans(segment.text)
+    return segment.spans
 
 
 def _unknowns(
@@ -193,7 +193,7 @@ def _unknowns(
     unknown = plan.special_ids.unk
     if unknown not in token_ids:
         return {}
-    found = replacements(token_ids, alignment, unknown, source_surfaces(plan, segment))
+    found = replacements(token_ids, alignment, unknown, segment.text, source_spans(plan, segment))
     surface = plan.pair.tokenizer.target_surfaces[unknown]
     # The unknown token of a vocabulary of words is a whole word, with the space before it.
     is_word = surface.startswith(b" ") and not surface.endswith(b" ")
@@ -298,14 +298,14 @@ def aligned_text(
     text: str,
     surfaces: Sequence[bytes],
     source: str,
-    source_surfaces: Sequence[str],
+    source_spans: Sequence[Span | None],
     alignment: Sequence[AlignedToken],
 ) -> AlignedText:
     """Return a translation with the part of the source text that each of its tokens comes from.
 
-    Surfaces are what each of T tokens adds to the translation, as UTF-8, and the part of the source that each of S
-    tokens stands for. Without the `alignment` of T tokens, a token comes from the part of the source at the same share
-    of its length.
+    `surfaces` are what each of T tokens adds to the translation, as UTF-8, and `source_spans` the part of the source
+    that each of S tokens stands for. Without the `alignment` of T tokens, a token comes from the part of the source at
+    the same share of its length.
     """
     decoder = _Utf8Decoder("replace")
     pieces = [decoder.decode(surface) for surface in surfaces]
@@ -313,11 +313,10 @@ def aligned_text(
         pieces[-1] += decoder.decode(b"", final=True)
     if not alignment:
         return AlignedText(text, pieces, _proportional(pieces, len(source)))
-    spans = token_spans(source, source_surfaces)
-    return AlignedText(text, pieces, [spans[each.source_token] for each in alignment])
+    return AlignedText(text, pieces, [source_spans[each.source_token] for each in alignment])
 
 
-def _proportional(pieces: Sequence[str], length: int) -> list[tuple[int, int] | None]:
+def _proportional(pieces: Sequence[str], length: int) -> list[Span | None]:
     """Return parts of a source of `length` characters, in the proportion of the pieces' lengths."""
     ends = list(accumulate(map(len, pieces), initial=0))
     whole = max(1, ends[-1])
@@ -328,16 +327,20 @@ def _proportional(pieces: Sequence[str], length: int) -> list[tuple[int, int] | 
 
 
 def replacements(
-    token_ids: Sequence[int], alignment: Sequence[AlignedToken], unknown: int, source_surfaces: Sequence[str]
+    token_ids: Sequence[int],
+    alignment: Sequence[AlignedToken],
+    unknown: int,
+    source: str,
+    source_spans: Sequence[Span | None],
 ) -> dict[int, str]:
-    """Return the source text that each unknown token is aligned to, by the token's position. For surfaces see above.
+    """Return the source text that each unknown token is aligned to, by the token's position. For spans see above.
 
     The source text has no white space around it. A token that is aligned to nothing visible has no replacement. A token
     that is aligned to more than 1024 characters has none either.
     """
     found = {
-        position: source_surfaces[aligned.source_token].strip()
+        position: source[slice(*span)].strip()
         for position, (token, aligned) in enumerate(zip(token_ids, alignment, strict=True))
-        if token == unknown
+        if token == unknown and (span := source_spans[aligned.source_token])
     }
-    return {position: surface for position, surface in found.items() if 0 < len(surface) <= _LONGEST}
+    return {position: written for position, written in found.items() if 0 < len(written) <= _LONGEST}

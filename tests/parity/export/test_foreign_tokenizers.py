@@ -148,7 +148,7 @@ def check_text(pair, text):
     """Whether transformers says the ids of a text; they are asserted."""
     ids = pair.encoded(text)
     assert pair.special.isdisjoint(ids), "a text makes no special tokens"
-    assert len(pair.ours.source_surfaces(text)) == len(pair.ours.encode([text])[0])
+    assert len(pair.ours.source_spans(text)) == len(pair.ours.encode([text])[0])
     if (expected := pair.expected(text)) is not None:
         assert ids == expected
     elif pair.uses_sentencepiece:
@@ -261,9 +261,9 @@ def test_t5_translates_between_the_pairs_of_its_tasks(tmp_path):
     assert not wrong
     ids = found.encode([TEXT, " ", ""])
     assert ids == [pair.theirs(f"translate English to French: {TEXT}").input_ids, [], []]
-    surfaces = found.source_surfaces(TEXT)
-    assert len(surfaces) == len(ids[0])
-    assert "".join(surfaces).strip() == TEXT
+    spans = found.source_spans(TEXT)
+    assert len(spans) == len(ids[0])
+    assert "".join(TEXT[slice(*span)] for span in spans if span) == TEXT
 
 
 def test_bart_has_a_beginning(tmp_path):

@@ -265,7 +265,7 @@ def test_words_are_numbered_by_their_places(text, ids):
     assert tokenizer.encode_target(["the dog !", "der"]) == [[4, 5, 6], [UNK]]
     assert tokenizer.source_pieces([4, 3]) == ["der", "EOS"]
     assert tokenizer.target_pieces([4, 3]) == ["the", "EOS"]
-    assert tokenizer.source_surfaces("") == []
+    assert tokenizer.source_spans("") == []
 
 
 def test_words_are_joined_by_spaces():
@@ -275,8 +275,8 @@ def test_words_are_joined_by_spaces():
     ]  # fmt: skip
 
 
-def test_surfaces_are_parts_of_the_text():
-    assert make(lowercase=True).source_surfaces("Der  ÜBER x") == ["Der", "ÜBER", "x", ""]
+def test_words_have_their_places():
+    assert make(lowercase=True).source_spans("Der  ÜBER x") == [(0, 3), (5, 9), (10, 11), None]
 
 
 def characters():

@@ -88,9 +88,11 @@ def collapse(text):
 def test_encoded_texts_are_what_sentencepiece_decodes_to_and_each_token_is_of_a_part(tokenizer, pieces, text):
     ids = pieces.encode(text)
     assert tokenizer.decode([ids])[0].lstrip(" ") == pieces.decode(ids).lstrip(" ")
-    surfaces = tokenizer.source_surfaces(text)
-    assert len(surfaces) == len(tokenizer.encode([text])[0])
-    assert all(surface in text for surface in surfaces)
+    spans = tokenizer.source_spans(text)
+    assert len(spans) == len(tokenizer.encode([text])[0])
+    places = [span for span in spans if span]
+    assert places == sorted(places)
+    assert all(0 <= start < end <= len(text) for start, end in places)
 
 
 def test_unknown_tokens_are_replaced_where_they_are():
@@ -102,18 +104,28 @@ def test_unknown_tokens_are_replaced_where_they_are():
     ]
 
 
-def test_surfaces_are_the_source_as_it_was_written():
+def written(tokenizer, text):
+    """What each token of a text stands for."""
+    return [text[slice(*span)] if span else "" for span in tokenizer.source_spans(text)]
+
+
+def test_tokens_stand_for_the_source_as_it_was_written():
     """The bundled model's rules turn traditional characters into simplified ones, and wide ones into narrow ones."""
     text = "我愛北京，天安門"
     assert bundled.source_pieces(bundled.encode([text])[0]) == ["▁我爱", "北", "京", ",", "天", "安", "门", "</s>"]
-    assert bundled.source_surfaces(text) == ["我愛", *"北京，天安門", ""]
+    assert written(bundled, text) == ["我愛", *"北京，天安門", ""]
 
 
-@pytest.mark.parametrize(("text", "surfaces"), [("㈱", ["", "㈱", "㈱", "㈱", ""]), (" 北 ", ["", *"北北北", ""])])
-def test_the_tokens_of_one_character_share_it(text, surfaces):
-    tokenizer = bundled if text == "㈱" else with_bytes
-    found = tokenizer.source_surfaces(text)
-    assert [surface.strip() for surface in found] == surfaces[len(surfaces) - len(found) :]
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "spans"),
+    [
+        (bundled, "㈱", [(0, 1)] * 3),
+        (bundled, "㍿㍿", [(0, 1)] * 4 + [(1, 2)] * 4),
+        (with_bytes, " 北 ", [(1, 2)] * 3),
+    ],
+)
+def test_the_tokens_of_one_character_share_it(tokenizer, text, spans):
+    assert tokenizer.source_spans(text) == [None, *spans, None]
 
 
 IDS = {"</s>": 0, "<unk>": 1, "o": 2, "f": 3, "\u2581": 4, "\u4f60": 5, ">>fr<<": 6, "<pad>": 7}
@@ -138,7 +150,7 @@ def test_a_model_numbers_its_pieces_as_it_likes():
 def test_sources_may_have_no_end():
     tokenizer = make(replace(MAPPED, source_eos=False))
     assert tokenizer.encode(["fo", ""]) == [[4, 3, 2], []]
-    assert tokenizer.source_surfaces("fo") == ["", "f", "o"]
+    assert tokenizer.source_spans("fo") == [None, (0, 1), (1, 2)]
 
 
 def byte_level():
@@ -166,7 +178,7 @@ def make_json(tokenizer, size=9):
 def test_a_tokenizer_of_bytes():
     tokenizer = make_json(byte_level())
     assert tokenizer.encode(["a a\u00e9", " \n"]) == [[0, 4, 2, 3, 5], []]
-    assert tokenizer.source_surfaces("a a\u00e9") == ["a", " a", "\u00e9", "\u00e9", ""]
+    assert tokenizer.source_spans("a a\u00e9") == [(0, 1), (1, 3), (3, 4), (3, 4), None]
     assert tokenizer.encode_target(["a</s>a"]) == [[0, 0]]
     assert tokenizer.decode([[4, 2, 3, 5, 8], [2], [0, 6, 0]], [{}, {}, {1: "b"}]) == ["a\u00e9", "\ufffd", "aba"]
     assert tokenizer.target_pieces([4, 5, 8]) == ["\u0120a", "</s>", "<8>"]

@@ -48,8 +48,8 @@ def test_languages_put_tokens_around_sources_and_before_targets(source, target, 
     assert not wrong
     assert pair.encode(["a", " ", ""]) == [ids, [], []]
     assert pair.forced_ids == forced
-    assert pair.source_surfaces("a") == ["a" if id_ == A else "" for id_ in ids]
-    assert pair.source_surfaces(" ") == []
+    assert pair.source_spans("a") == [(0, 1) if id_ == A else None for id_ in ids]
+    assert pair.source_spans(" ") == []
     assert pair.tokenizer.encode_target(["ab"]) == FakeTokenizer().encode_target(["ab"])
 
 
@@ -57,8 +57,7 @@ def test_a_pair_has_its_own_text_before_sources():
     pair, wrong = find(PREFIXES, "en", "fr")
     assert not wrong
     assert pair.encode(["ab"]) == FakeTokenizer().encode(["F: ab"])
-    assert pair.source_surfaces("ab")[-3:] == ["a", "b", ""]
-    assert not any(pair.source_surfaces("ab")[:2])
+    assert pair.source_spans("ab") == [None, None, None, (0, 1), (1, 2), None]
     assert LanguagePairs(PREFIXES, FakeTokenizer()).default().target == "de"
 
 

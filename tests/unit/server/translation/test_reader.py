@@ -2,6 +2,7 @@
 
 import itertools
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from msgspec.structs import asdict
@@ -146,12 +147,12 @@ def test_reading_ends_with_its_time_and_with_its_caller(asked, field, goes):
             "texts",
         ),
         (
-            (FakeTokenizer, "source_surfaces"),
-            [*"A!", ""],
+            (FakeTokenizer, "source_spans"),
+            [(0, 1), (1, 2), None],
             TranslationRequest(["A! " * 8], options=Options(replace_unknowns=True), streamed=True),
             "text",
         ),
-        ((FakeTokenizer, "source_surfaces"), [*"a Ж!", ""], TranslationRequest(["a Ж! " * 8]), "texts"),
+        ((FakeTokenizer, "source_spans"), [*pairwise(range(5)), None], TranslationRequest(["a Ж! " * 8]), "texts"),
     ],
     ids=["terms", "what unknown tokens of a stream may stand for", "unknown characters"],
 )
@@ -205,11 +206,11 @@ def test_a_stream_knows_what_its_unknown_tokens_stand_for_before_it_starts(monke
     """A token of a stream is turned into text on the event loop; the source is not tokenized again there."""
     calls = []
 
-    def source_surfaces(_tokenizer, text):
+    def source_spans(_tokenizer, text):
         calls.append(text)
-        return [*text, ""]
+        return [(0, 1), (1, 2), None]
 
-    monkeypatch.setattr(FakeTokenizer, "source_surfaces", source_surfaces)
+    monkeypatch.setattr(FakeTokenizer, "source_spans", source_spans)
     found = unknowns_of_a_stream()
     assert calls == ["ab"]
     assert [found() for _ in range(3)] == [[b"b", b"a"]] * 3

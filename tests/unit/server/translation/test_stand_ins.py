@@ -46,8 +46,8 @@ class WithStandIns(FakeTokenizer):
     def encode_target(self, texts):
         return super().encode_target(_with_characters(texts))
 
-    def source_surfaces(self, text):
-        return [*re.findall("⟨[1-3]⟩|.", text), ""] if text.strip() else []
+    def source_spans(self, text):
+        return [*(match.span() for match in re.finditer("⟨[1-3]⟩|.", text)), None] if text.strip() else []
 
 
 def _with_characters(texts):

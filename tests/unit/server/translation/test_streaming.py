@@ -130,9 +130,9 @@ def test_many_sentences_take_no_more_time_than_their_number():
 
 def test_bytes_of_a_character_become_one_piece_and_one_that_is_cut_off_is_replaced():
     first = AlignedToken(0, 1.0)
-    found = aligned_text("猫", [bytes([byte]) for byte in "猫".encode()], "cat", ["cat"], [first] * 3)
+    found = aligned_text("猫", [bytes([byte]) for byte in "猫".encode()], "cat", [(0, 3)], [first] * 3)
     assert found.pieces == ["", "", "猫"]
-    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "猫", ["猫", ""], [first, AlignedToken(1, 1.0)])
+    found = aligned_text("a\ufffd", [b"a", "猫".encode()[:2]], "猫", [(0, 1), None], [first, AlignedToken(1, 1.0)])
     assert "".join(found.pieces) == found.text == "a\ufffd"
     assert found.sources == [(0, 1), None], "the second token has no text"
 
@@ -150,7 +150,7 @@ def test_bytes_of_a_character_become_one_piece_and_one_that_is_cut_off_is_replac
 )
 def test_without_alignment_tokens_come_from_the_same_share(surfaces, source, sources):
     text = b"".join(surfaces).decode()
-    assert aligned_text(text, surfaces, source, [source], ()).sources == sources
+    assert aligned_text(text, surfaces, source, [], ()).sources == sources
 
 
 UNKNOWN = 1
@@ -166,4 +166,5 @@ UNKNOWN = 1
 )
 def test_unknown_tokens_become_the_source_they_are_aligned_to(tokens, sources, surfaces, replaced):
     alignment = [AlignedToken(source, 0.9) for source in sources]
-    assert replacements(tokens, alignment, UNKNOWN, surfaces) == replaced
+    spans = list(itertools.pairwise(itertools.accumulate(map(len, surfaces), initial=0)))
+    assert replacements(tokens, alignment, UNKNOWN, "".join(surfaces), spans) == replaced
