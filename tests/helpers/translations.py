@@ -27,7 +27,6 @@ def identity(document: Document) -> str:
                 marked(block),
                 AlignedText(block.text, list(block.text), [(i, i + 1) for i in range(len(block.text))]),
                 spaced=True,
-                escape=document.escape,
             )
             for block in document.blocks
         ]
@@ -43,7 +42,7 @@ def nonsense(document: Document, generator: random.Random) -> str:
         for _ in pieces:
             start = generator.randrange(len(block.text))
             sources.append(generator.choice([None, (start, start + 1), (start, start + 1)]))
-        target = AlignedText("".join(pieces).strip(), pieces, sources)
+        target = AlignedText(document.escape("".join(pieces).strip()), pieces, sources)
         spaced = generator.random() < 0.8
-        translations.append(place(marked(block), target, spaced=spaced, escape=document.escape))
+        translations.append(place(marked(block), target, spaced=spaced))
     return document.render(translations)

@@ -242,23 +242,20 @@ class MarkedBlock:
             tags = list(paired(self.text, kept))
         return TakenOut(MarkedText(text, marks_of(tags, in_sentence, len(text))), lengths, starts)
 
-    def gaps(self, sentences: Sequence[Span], escape: Callable[[str], str] = str) -> list[str]:
-        """Return the n + 1 texts before, between and after n sentences, with their tags.
-
-        `escape` is applied to the text between tags.
-        """
+    def gaps(self, sentences: Sequence[Span]) -> list[str]:
+        """Return the n + 1 texts before, between and after n sentences, with their tags."""
         found = []
         for number in range(len(sentences) + 1):
             start = sentences[number - 1][1] if number else 0
             end = sentences[number][0] if number < len(sentences) else len(self.text)
             if not self._tags:
-                found.append(escape(self.text[start:end]))
+                found.append(self.text[start:end])
                 continue
             first = self._opening_at(start) if number else 0
             stop = self._zone(end, end, start if number else -1)[0] if number < len(sentences) else len(self._tags)
             parts, done, spaced = [""], start, False
             for tag in self._tags[first:stop]:
-                parts.append(_apart(escape(self.text[done : tag.place]), spaced))
+                parts.append(_apart(self.text[done : tag.place], spaced))
                 spaced = spaced and not parts[-1]
                 if tag.role is Role.SINGLE and (spaced or tag.spaces[0]):
                     before = next((part[-1] for part in reversed(parts) if part), " ")
@@ -266,7 +263,7 @@ class MarkedBlock:
                 parts.append(tag.text)
                 spaced = tag.spaces[1]
                 done = tag.place
-            parts.append(_apart(escape(self.text[done:end]), spaced))
+            parts.append(_apart(self.text[done:end], spaced))
             found.append("".join(parts))
         return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -91,29 +91,25 @@ def _is_unspaced(text: str, place: int) -> bool:
     return all(UNSPACED_LETTER.match(character) for character in (text[place - 1], text[place]))
 
 
-def place(
-    marked: MarkedText, target: AlignedText, *, spaced: bool, escape: Callable[[str], str] = lambda text: text
-) -> str:
+def place(marked: MarkedText, target: AlignedText, *, spaced: bool) -> str:
     """Return the translation of `marked.text` with the marks of `marked`.
 
-    `spaced` says whether the target language writes spaces between words. `escape` is applied to each part of the
-    translation between marks. The time grows with the number of target tokens times that of different places with
-    marks.
+    `spaced` says whether the target language writes spaces between words. The time grows with the number of target
+    tokens times that of different places with marks.
     """
     if not marked.marks:
-        return escape(target.text)
-    return _Placing(marked, target, spaced=spaced, escape=escape).text()
+        return target.text
+    return _Placing(marked, target, spaced=spaced).text()
 
 
 class _Placing:
     """Finds the places of the marks of one sentence. A place is a number of atoms before it."""
 
-    def __init__(self, marked: MarkedText, target: AlignedText, *, spaced: bool, escape: Callable[[str], str]) -> None:
+    def __init__(self, marked: MarkedText, target: AlignedText, *, spaced: bool) -> None:
         self._source = marked.text
         self._marks = marked.marks
         self._target = target.text
         self._spaced = spaced
-        self._escape = escape
         # the middles of the source tokens that anything is aligned to, in doubled characters
         self._middles = sorted({sum(span) for span in target.sources if span})
         self._atoms = atoms_of(target, {middle: number for number, middle in enumerate(self._middles)})
@@ -259,7 +255,7 @@ class _Placing:
         def write_until(place: int) -> None:
             nonlocal done, single
             if self._ends[place] > done:
-                parts.append(self._escape(self._target[done : self._ends[place]]))
+                parts.append(self._target[done : self._ends[place]])
                 done = self._ends[place]
                 single = False
 

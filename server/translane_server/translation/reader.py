@@ -267,7 +267,7 @@ class _Block:
             Segment(text, ids, marked=marked, escape=escape)
             for (text, marked), ids in zip(self._sentences(block, split.spans), split.source_ids, strict=True)
         ]
-        gaps = block.gaps(split.spans, escape)
+        gaps = block.gaps(split.spans)
         if self._plan.stand_ins:
             segments = self._with_stand_ins(segments, split.spans)
         return segments, gaps

@@ -109,7 +109,7 @@ def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
     if segment.marked is not None:
         text = _with_marks(plan, segment, hypothesis, text)
     if missing := [kept for token, kept in segment.stand_ins.items() if token not in hypothesis.token_ids]:
-        text = " ".join([text, *map(segment.escape, missing)])
+        text = " ".join([text, *missing])
     plain = Hypothesis(
         text, hypothesis.score if plan.returns_score else None, _ENDED if hypothesis.is_complete else _CUT_OFF
     )
@@ -136,15 +136,16 @@ def _hypothesis(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothe
 def _with_marks(plan: RequestPlan, segment: Segment, hypothesis: decoded.Hypothesis, text: str) -> str:
     """Return the translation `text` with the marks of its source."""
     assert segment.marked is not None
+    text = segment.escape(text)
     if not segment.marked.marks:
-        return segment.escape(text)
+        return text
     parts = surfaces(plan, segment, hypothesis)
     of_source = source_spans(plan, segment) if hypothesis.alignment else ()
     target = aligned_text(text, parts, segment.text, of_source, hypothesis.alignment)
     if segment.stand_ins:
         whole = {number for number, token in enumerate(hypothesis.token_ids) if token in segment.stand_ins}
         target = replace(target, whole=whole)
-    return place(segment.marked, target, spaced=spaces_words(plan.target_language), escape=segment.escape)
+    return place(segment.marked, target, spaced=spaces_words(plan.target_language))
 
 
 def surfaces(plan: RequestPlan, segment: Segment, tokens: _Tokens, before: Container[int] = ()) -> list[bytes]:

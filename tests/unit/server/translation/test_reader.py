@@ -193,6 +193,17 @@ def test_answers_are_built_until_the_caller_goes(prepare):
         prepared.translations(results, budget)
 
 
+@pytest.mark.parametrize("page", ["<p>a <b>b</b></p>", "<p title=a>"])
+def test_no_translation_is_taken_for_a_tag(page):
+    tokenizer = FakeTokenizer()
+    tokenizer._characters |= {UNKNOWN: "\ufdd00\ufdd1"}  # how the marks of a page name its first tag
+    reader = TranslateReader(make_manifest(), tokenizer, LONG)
+    prepared = reader.read(TranslationRequest([page], format="html"))
+    hypothesis = Hypothesis((UNKNOWN,), None, True)
+    (translation,) = prepared.translations([SentenceResult((hypothesis,), Timing(0, 0, 0))])
+    assert "\ufffd0\ufffd" in translation.text
+
+
 def unknowns_of_a_stream():
     """Returns what two unknown tokens stand for, which come from the end and from the start of the source, ab."""
     request = TranslationRequest(["ab"], options=Options(replace_unknowns=True), streamed=True)
