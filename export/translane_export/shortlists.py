@@ -51,7 +51,7 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
         raise ExportError(f"{settings.output}: it is there already; --force replaces it")
     checkpoint = find_reader(settings.checkpoint).read(settings.checkpoint)
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
-    pairs = _encode(settings, checkpoint, tokenizer, read_pairs(settings.text, "--text")[: settings.max_pairs])
+    pairs = _encode(settings, checkpoint, tokenizer, read_pairs(settings.text, "--text", settings.max_pairs))
     log(f"aligning {len(pairs):,} sentence pairs")
     sizes = checkpoint.config.source_vocab_size, checkpoint.config.target_vocab_size
     rules = align(pairs, *sizes, settings.iterations).best(settings.max_per_piece, settings.min_probability)

@@ -7,6 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
@@ -56,13 +57,16 @@ class ParallelText:
         return text
 
 
-def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> ParallelText:
-    """Read the file's sentence pairs: see `read_lines`. Raises DataError for a file without a usable line, too."""
+def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines, most: int | None = None) -> ParallelText:
+    """Read the sentence pairs of the file, or of its first `most` lines: see `read_lines`.
+
+    Raises DataError for lines none of which is usable, too.
+    """
     pairs: list[SentencePair] = []
     problems: list[str] = []
     skipped = 0
     digest = hashlib.sha256()
-    for number, found in read_lines(path, columns, bad_lines):
+    for number, found in islice(read_lines(path, columns, bad_lines), most):
         if isinstance(found, SentencePair):
             pairs.append(found)
             digest.update(f"{found.source}\t{found.target}\n".encode())
@@ -76,10 +80,10 @@ def read_parallel_text(path: Path, columns: Columns, bad_lines: BadLines) -> Par
     return ParallelText(path, tuple(pairs), skipped, tuple(problems), digest.hexdigest())
 
 
-def read_pairs(path: Path, flag: str) -> tuple[SentencePair, ...]:
-    """Return the pairs of the file that a command's `flag` names, source and target alone. Raises ExportError."""
+def read_pairs(path: Path, flag: str, most: int | None = None) -> tuple[SentencePair, ...]:
+    """Return the first pairs of the file that a command's `flag` names, or all of them. Raises ExportError."""
     try:
-        return read_parallel_text(path, Columns(), "refuse").pairs
+        return read_parallel_text(path, Columns(), "refuse", most).pairs
     except DataError as error:
         raise ExportError(f"{flag} {error}") from None
 

@@ -49,6 +49,14 @@ def test_a_text_that_is_missing(checkpoint, capsys):
     assert "text.tsv: the file is missing" in capsys.readouterr().err
 
 
+def test_no_line_after_the_pairs_to_read_matters(checkpoint, capsys):
+    with (checkpoint.parent / "text.tsv").open("a") as file:
+        file.write("no tab\n")
+    assert build(checkpoint, "--max-pairs", str(len(SOURCES))) == 0
+    assert build(checkpoint, "--force") == 1
+    assert f"text.tsv:{len(SOURCES) + 1}: 1 column" in capsys.readouterr().err
+
+
 def test_coverage():
     shortlist = Shortlist.of({(1,): [5], (2,): [6, 7]}, [0], 10)
     found = coverage(shortlist, [TokenPair([1], [5, 6, 0]), TokenPair([1, 2], [7])])
