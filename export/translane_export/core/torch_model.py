@@ -17,6 +17,8 @@ from translane_export.core.file_readers import as_linear
 from translane_export.model import Transformer
 from translane_server.core.errors import is_about_memory
 
+_FILLS = ("fill_", "normal_", "uniform_")  # of tensors: functions of nn.init that are not seen call them
+
 
 def build_model(checkpoint: Checkpoint) -> Transformer:
     """Return the checkpoint's model, on the checkpoint's own tensors.
@@ -64,7 +66,7 @@ class _Unset(TorchFunctionMode):
         self, function: Any, _types: Any, arguments: tuple[Any, ...] = (), keywords: Mapping[str, Any] | None = None
     ) -> Any:
         """Skip what fills a parameter with numbers."""
-        if function.__name__ == "fill_" or getattr(function, "__module__", "") == nn.init.__name__:
+        if function.__name__ in _FILLS or getattr(function, "__module__", "") == nn.init.__name__:
             return arguments[0] if arguments else (keywords or {})["tensor"]
         return function(*arguments, **(keywords or {}))
 

@@ -19,6 +19,8 @@ from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
+from translane_export.core.torch_model import build_model
+from translane_export.sources.readers import find_reader
 from translane_export.sources.weight_files import read_weights
 from translane_server.bundle.devices import choose_bundle
 from translane_server.core.errors import StartupError
@@ -108,6 +110,14 @@ def test_sizes_that_the_weights_do_not_have_take_no_memory(folders, tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ExportError, match=r"do not fit its configuration|model embeds"):
         export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+
+
+def test_no_parameter_is_filled_with_random_numbers_before_its_weights_come(folders):
+    """They would take as much memory as the weights."""
+    checkpoint = find_reader(folders / "translane").read(folders / "translane")
+    before = torch.get_rng_state()
+    build_model(checkpoint)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 # Files of PyTorch that are cut off anywhere, and memory that ends: one sentence each.
