@@ -111,9 +111,11 @@ def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, st
     """Refuse weights that are not finite once they are stored."""
     stored = _STORED[numerics.storage]
     for name, tensor in model.state_dict().items():
-        if not torch.isfinite(tensor).all():
+        # A NaN is both the least and the largest of the numbers it is among.
+        extremes = torch.stack(torch.aminmax(tensor)) if tensor.numel() else tensor
+        if not extremes.isfinite().all():
             raise ExportError(f"{origins.get(name, f'the weight {name}')} holds numbers that are not finite")
-        if stored != torch.float32 and not torch.isfinite(tensor.to(stored)).all():
+        if stored != torch.float32 and not extremes.to(stored).isfinite().all():
             raise ExportError(
                 f"{origins.get(name, f'the weight {name}')} holds numbers too large for {numerics.storage}"
             )
