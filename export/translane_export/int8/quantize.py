@@ -295,89 +295,49 @@ def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
     return ids is not None and ids in graph.inputs and ids.name != "positions"
 
 
-def dequantize_graph(model: ir.Model) -> dict[str, Limits]:
-    """Undo `quantize_graph`, in place, but for the rounding; return what it was given: limits by weight.
+def read_int8(graph: ir.Graph) -> tuple[dict[str, npt.NDArray[np.float32]], dict[str, Limits]]:
+    """Return the weights [N, K] that int8 stands for, units × scales, and what `quantize_graph` was given: limits.
 
-    A graph that is not quantized stays as it is.
+    Both are by the names of weights. A float32 graph gives nothing.
 
     Raises:
         KeyError: the graph lacks a weight's scales.
     """
-    return _GraphDequantizer(model.graph).run()
-
-
-class _GraphDequantizer:
-    def __init__(self, graph: ir.Graph) -> None:
-        self._graph = graph
-        self._ranges: dict[str, Limits] = {}
-
-    def run(self) -> dict[str, Limits]:
-        for node in list(self._graph):
-            if node.op_type == "MatMulIntegerToFloat":
-                self._restore_projection(node)
-        for node in list(self._graph):
-            if node.op_type == "Gather" and _is_units(node.inputs[0]):
-                self._restore_lookup(node)
-        self._drop_unused_nodes()
-        drop_unused_initializers(self._graph)
-        return self._ranges
-
-    def _restore_projection(self, node: ir.Node) -> None:
-        quantized, columns, scale, scales, zero_point, *_ = node.inputs
-        bias = node.inputs[6] if len(node.inputs) > 6 else None
-        assert quantized is not None
-        assert columns is not None
-        quantize, transpose = quantized.producer(), columns.producer()
-        units = columns if transpose is None else transpose.inputs[0]
-        assert quantize is not None
-        weight = self._weight(units, transposed=transpose is None)
-        before: list[ir.Node] = []
-        if quantize.op_type == "Clip":
-            self._ranges[str(weight.name)] = FixedUnits(float(_array(scale)), _parts(_array(scales)))
-            rounded = quantize.inputs[0]
-            quantize = rounded.producer() if rounded is not None else None
-            assert quantize is not None
-            if int(_array(zero_point)) == 0:
-                before = [ir.node("Relu", [quantize.inputs[0]])]
-        else:
-            self._ranges[str(weight.name)] = Range.of_units(float(_array(scale)), int(_array(zero_point)))
-        x = before[0].outputs[0] if before else quantize.inputs[0]
-        inputs = [x, weight, *([] if bias is None else [bias])]
-        replace_node(self._graph, node, [*before, ir.node("Gemm", inputs, {"transB": 1})])
-
-    def _restore_lookup(self, node: ir.Node) -> None:
-        (cast,) = node.outputs[0].consumers()
-        (product,) = cast.outputs[0].consumers()
-        weight = self._weight(node.inputs[0], transposed=False)
-        scales = _array(self._graph.initializers[f"{weight.name}{SCALES}"])
+    weights: dict[str, npt.NDArray[np.float32]] = {}
+    fixed: dict[str, Limits] = {}
+    for stored, units in graph.initializers.items():
+        if not stored.endswith(UNITS):
+            continue
+        name = stored.removesuffix(UNITS)
+        scales = _array(graph.initializers[name + SCALES])
+        is_looked_up = any(node.op_type == "Gather" for node in units.consumers())
+        rows = _array(units) if is_looked_up else _array(units).T
+        weights[name] = np.ascontiguousarray(rows * scales.reshape(-1, 1))
         if not scales.ndim:
-            self._ranges.setdefault(str(weight.name), FixedUnits(0.0, _parts(scales)))
-        replace_node(self._graph, product, [ir.node("Gather", [weight, node.inputs[1]])])
+            fixed[name] = FixedUnits(0.0, _parts(scales))
+    return weights, fixed | _limits(graph)
 
-    def _weight(self, units: ir.Value | None, *, transposed: bool) -> ir.Value:
-        """Return the float32 weight [N, K] that the units [N, K], or transposed [K, N], stand for."""
+
+def _limits(graph: ir.Graph) -> dict[str, Limits]:
+    """The limits of weights that inputs are multiplied with."""
+    found: dict[str, Limits] = {}
+    for node in graph:
+        if node.op_type != "MatMulIntegerToFloat":
+            continue
+        units, _, scale, scales, zero_point, *_ = node.inputs
         assert units is not None
-        name = str(units.name).removesuffix(UNITS)
-        if name not in self._graph.initializers:
-            array = _array(units).T if transposed else _array(units)
-            scales = _array(self._graph.initializers[name + SCALES])
-            weight = np.ascontiguousarray(array * scales.reshape(-1, 1))
-            self._graph.register_initializer(ir.val(name, const_value=ir.tensor(weight, name=name)))
-        return self._graph.initializers[name]
-
-    def _drop_unused_nodes(self) -> None:
-        for node in reversed(list(self._graph)):
-            if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-                self._graph.remove(node, safe=True)
+        assert scales is not None
+        name, unit, before = str(scales.name).removesuffix(SCALES), float(_array(scale)), units.producer()
+        if before is not None and before.op_type == "Clip":
+            found[name] = FixedUnits(unit, _parts(_array(scales)))
+        else:
+            found[name] = Range.of_units(unit, int(_array(zero_point)))
+    return found
 
 
 def _parts(scales: npt.NDArray[np.float32]) -> tuple[float, ...]:
     """The scales of a weight with fixed units: one, or those of queries, keys and values."""
     return tuple(scales.reshape(3 if scales.ndim else 1, -1)[:, 0].tolist())
-
-
-def _is_units(value: ir.Value | None) -> bool:
-    return value is not None and value.is_initializer() and str(value.name).endswith(UNITS)
 
 
 def _array(value: ir.Value | None) -> npt.NDArray[Any]:

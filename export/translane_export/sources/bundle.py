@@ -28,8 +28,8 @@ from translane_export.graphs.head_padding import padded_config, unpad_heads
 from translane_export.graphs.self_attention import read_tables
 from translane_export.graphs.signatures import architecture
 from translane_export.graphs.writer import initializers
-from translane_export.int8.keys_values import dequantize_encoder
-from translane_export.int8.quantize import dequantize_graph
+from translane_export.int8.keys_values import read_scales
+from translane_export.int8.quantize import read_int8
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.sources.placed_tensors import PROJECTION
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
@@ -208,11 +208,12 @@ def read_graph(bundle: Bundle, name: str) -> StoredGraph:
                 name=stored.name,
                 base_dir=place.parent,
             )
-    keys_values, ranges = dequantize_encoder(model), dequantize_graph(model)
     weights: dict[str, Tensor] = {}
     for value in initializers(model):
         tensor = value.const_value
         assert tensor is not None
         if tensor.dtype in _FLOATS:
             weights[str(value.name).removesuffix(".float16")] = torch.from_numpy(tensor.numpy().astype(np.float32))
-    return StoredGraph(weights, ranges, keys_values)
+    rounded, ranges = read_int8(model.graph)
+    weights |= {name: torch.from_numpy(array) for name, array in rounded.items()}
+    return StoredGraph(weights, ranges, read_scales(model.graph))
