@@ -37,8 +37,9 @@ _TURNS = 3
 # the next.
 _PATIENCE = 0.09
 
-# Health checks that are answered beside the limit of calls, so that a busy server is not taken for a broken one.
-_PROBES = 64
+# Health checks that are answered beside the limit of calls, so that a busy server is not taken for a broken one; and
+# those of one caller, which needs no key.
+_PROBES, _PROBES_OF_A_CALLER = 64, 32
 
 # How long a refused caller should wait before it tries again [seconds].
 _RETRY_AFTER = 1.0
@@ -53,6 +54,7 @@ class Use:
     """What open calls take of the limits: those of one caller, or all."""
 
     calls: int = 0
+    probes: int = 0  # health checks among the calls
     size: int = 0  # bytes of their messages
 
 
@@ -91,19 +93,26 @@ class Admission:
             call.note(key=caller)
         else:
             call.caller = caller = caller_of(call.metadata, call.certificate, call.peer, self._caller_header)
-        use = self._callers.get(caller)
-        if self.open.calls >= self._settings.max_calls + (_PROBES if method.is_probe else 0):
+        use = self._callers.get(caller) or Use()
+        if method.is_probe:
+            of_all, most = self.open.probes, _PROBES
+            of_caller, share = use.probes, _PROBES_OF_A_CALLER
+        else:
+            of_all, most = self.open.calls - self.open.probes, self._settings.max_calls
+            of_caller, share = use.calls - use.probes, self._calls_of_a_caller
+        if of_all >= most:
             self._make_room()
             raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
-        if use is None:
-            use = self._callers[caller] = Use()
-        elif use.calls >= self._calls_of_a_caller and not method.is_probe:
+        if of_caller >= share:
             self._make_room()
             raise TooManyCallsError(
-                f"{use.calls} calls of this caller are open, as many as one caller may have", _RETRY_AFTER
+                f"{of_caller} calls of this caller are open, as many as one caller may have", _RETRY_AFTER
             )
+        self._callers[caller] = use
         self.open.calls += 1
+        self.open.probes += method.is_probe
         use.calls += 1
+        use.probes += method.is_probe
         if not method.is_endless:
             self._running[call] = None
         if not self._ticks:
@@ -177,8 +186,10 @@ class Admission:
     def _leave(self, call: Call, _task: asyncio.Task[Any]) -> None:
         use = self._callers[call.caller]
         use.calls -= 1
+        use.probes -= call.method.is_probe
         use.size -= call.size
         self.open.calls -= 1
+        self.open.probes -= call.method.is_probe
         self.open.size -= call.size
         if not use.calls:
             del self._callers[call.caller]

@@ -110,6 +110,22 @@ async def test_calls_of_all_callers_leave_room_for_health():
         assert [await ended(call) for call in calls] == ["OK", "OK"]
 
 
+async def test_health_checks_whose_answers_nobody_reads_take_no_places_of_others():
+    async with serving(max_calls=64, caller_header="caller") as running:
+        with RawConnection(f"127.0.0.1:{running.server.port}", window=0) as connection:
+            block = connection.block("/grpc.health.v1.Health/Check")
+            for stream in range(1, 401, 2):
+                body = raw_http2.data(stream, raw_http2.message(b""), end_stream=True)
+                connection.write(raw_http2.headers(stream, block) + body)
+            assert await asyncio.to_thread(connection.wait_for_ends, 200 - 32, 10)
+            assert running.value("translane_open_calls") == 32
+            other = [("caller", "other")]
+            assert await ended(running.stub.Translate(pb.TranslateRequest(texts=["abc"]), metadata=other)) == "OK"
+            check = health_pb2_grpc.HealthStub(running.channel).Check
+            assert (await check(health_pb2.HealthCheckRequest(), metadata=other, timeout=10)).status == SERVING
+        await until(lambda: running.value("translane_open_calls") == 0)
+
+
 async def test_a_call_that_is_cancelled_before_its_message_is_no_wrong_request():
     async with serving() as running:
         call = streaming(running.channel)
