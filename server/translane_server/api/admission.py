@@ -73,7 +73,7 @@ class Admission:
         self._bytes_of_a_caller = max(settings.max_message_bytes, share_of_bytes)
         self.open = Use()  # what all open calls take
         self._callers: dict[str, Use] = {}
-        self._running: dict[Call, None] = {}  # calls with a longest time, in the order of their arrival
+        self._running: dict[Call, None] = {}  # calls with a longest time
         self._unread: dict[Call, None] = {}  # calls whose message has not come, in the order of their arrival
         self._slots = ReadingSlots(READING, _PATIENCE, _make_way)
         self._looked = 0.0  # when their times were looked at
@@ -197,7 +197,7 @@ class Admission:
     def _make_room(self) -> None:
         """End calls that have waited for their messages for long, so that the next calls find room."""
         for _ in range(READING):
-            if (oldest := self._take_oldest(self._unread, _PATIENCE)) is None:
+            if (oldest := self._take_oldest_unread(_PATIENCE)) is None:
                 return
             _make_way(oldest)
 
@@ -215,25 +215,23 @@ class Admission:
         self._ticks = False
         if not (self._running or self._unread):
             return
-        progressing: list[Call] = []
-        while call := self._take_oldest(self._unread, settings.message_timeout):
+        while call := self._take_oldest_unread(settings.message_timeout):
             call.end(MessageTimeoutError(f"no message came within {settings.message_timeout:g} seconds"))
-        while call := self._take_oldest(self._running, settings.request_timeout):
-            if self._looked - call.progressed < settings.request_timeout:
-                progressing.append(call)
-            else:
-                call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
-        self._running |= dict.fromkeys(progressing)
+        # All are looked at: a call that gets on may end after younger ones.
+        last = self._looked - settings.request_timeout
+        for call in [each for each in self._running if each.started <= last and each.progressed <= last]:
+            del self._running[call]
+            call.end(RequestTimeoutError(f"not answered within {settings.request_timeout:g} seconds"))
         self._slots.look(self._looked)
         if self._running or self._unread:
             self._tick()
 
-    def _take_oldest(self, calls: dict[Call, None], age: float) -> Call | None:
+    def _take_oldest_unread(self, age: float) -> Call | None:
         """Remove the call that began first, and return it; None if it was younger than `age` at the last look."""
-        call = next(iter(calls), None)
+        call = next(iter(self._unread), None)
         if call is None or self._looked - call.started < age:
             return None
-        del calls[call]
+        del self._unread[call]
         return call
 
 

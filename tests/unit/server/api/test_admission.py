@@ -12,7 +12,7 @@ from fakes.serving import make_settings
 from translane_server.api import call as calls
 from translane_server.api.admission import Admission, ReadingSlots
 from translane_server.api.health import HealthService
-from translane_server.core.errors import MessageTimeoutError
+from translane_server.core.errors import MessageTimeoutError, RequestTimeoutError
 from translane_server.observation.metrics import Metrics
 
 LATER = 60.0  # beyond every patience [seconds]
@@ -158,8 +158,8 @@ async def test_a_free_slot_goes_past_a_connection_whose_calls_are_cancelled(read
     assert waiting.has_slot
 
 
-def make_call():
-    return calls.Call(calls.Method(Metrics(), "unary", "a.Service", "Method"), (), "ipv4:192.0.2.1:1234")
+def make_call(**times):
+    return calls.Call(calls.Method(Metrics(), "unary", "a.Service", "Method"), (), "ipv4:192.0.2.1:1234", **times)
 
 
 class Message:
@@ -213,6 +213,15 @@ def test_after_a_pause_of_the_event_loop_no_call_is_late_whose_message_has_come(
         first, second = runner.run(after_a_pause())
     assert first is None
     assert isinstance(second, MessageTimeoutError)
+
+
+async def test_a_call_that_no_longer_gets_on_ends_before_one_that_has_just_begun():
+    admission, now = Admission(make_settings(request_timeout=10, message_timeout=100)), time.monotonic()
+    stopped = make_call(started=now - 60, progressed=now - 9.5)  # at the first look it still gets on
+    ended = asyncio.create_task(refusal_of(admission, stopped, Message()))
+    begun = asyncio.create_task(refusal_of(admission, make_call(), Message()))
+    assert isinstance(await asyncio.wait_for(ended, 5), RequestTimeoutError)
+    begun.cancel()
 
 
 def test_nothing_serves_after_the_end():
