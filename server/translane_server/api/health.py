@@ -19,6 +19,10 @@ from translane_server.core.errors import UnknownServiceError
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
 
+# The name under which the service says that the server runs, from the start to the end. One that is not ready is still
+# alive: to start it anew would help no model, and lose what it still translates.
+ALIVE = "alive"
+
 # The limits of the port for health checks alone. The handshake is in seconds.
 _CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
 _MESSAGE_BYTES = 4096
@@ -37,7 +41,7 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
         self._closed = False
 
     def replace(self, states: Mapping[str, pb.HealthCheckResponse.ServingStatus]) -> None:
-        """Set the states of all services. One that had a state before, and has none now, becomes unknown.
+        """Set the states of all services but `ALIVE`. One that had a state before, and has none now, becomes unknown.
 
         After `close` this has no effect.
         """
@@ -45,7 +49,7 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
             self._set({**dict.fromkeys(self._states, pb.HealthCheckResponse.SERVICE_UNKNOWN), **states})
 
     def close(self) -> None:
-        """Say of all services that they do not serve, from now on."""
+        """Say of all services but `ALIVE` that they do not serve, from now on."""
         self._closed = True
         self._set(dict.fromkeys(self._states, pb.HealthCheckResponse.NOT_SERVING))
 
@@ -76,7 +80,7 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
             self._watchers.remove(changed)
 
     def _set(self, states: Mapping[str, pb.HealthCheckResponse.ServingStatus]) -> None:
-        self._states = states
+        self._states = {**states, ALIVE: pb.HealthCheckResponse.SERVING}
         for changed in self._watchers:
             changed.set()
 

@@ -38,9 +38,6 @@ _LAST_CALLS_TIME = 0.2
 # The port of the page, where no setting names one.
 PAGE_PORT = 8080
 
-# The name under which the health service says that the server runs, whether or not its models translate.
-ALIVE = "alive"
-
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -213,12 +210,9 @@ class Server:
         return drained
 
     def _tell_health(self) -> None:
-        """Set the health of the server, and of each model: the service's name, a slash, and the model's name.
-
-        A server that is not ready is still alive: to start it anew would help no model.
-        """
+        """Set the health of the server, and of each model: the service's name, a slash, and the model's name."""
         whole = _SERVING if self.models.is_ready else _NOT_SERVING
-        states = {"": whole, SERVICE_NAME: whole, ALIVE: _SERVING}
+        states = {"": whole, SERVICE_NAME: whole}
         for name, model in self.models.models.items():
             states[f"{SERVICE_NAME}/{name}"] = _SERVING if model.can_translate else _NOT_SERVING
         self._health.replace(states)

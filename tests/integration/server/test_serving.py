@@ -40,6 +40,11 @@ async def health(running):
     return answers[0].status
 
 
+async def is_alive(running):
+    check = health_pb2.HealthCheckRequest(service="alive")
+    return (await health_pb2_grpc.HealthStub(running.channel).Check(check)).status == SERVING
+
+
 async def scrape(running):
     return (await http_request(running.server.metrics_port, "GET", "/metrics")).body.decode()
 
@@ -114,8 +119,7 @@ async def test_a_model_whose_replicas_do_not_stay_alive_is_seen_and_comes_back(m
         assert model.state == ModelState.FAILED
         assert not await loaded()
         assert await health(running) == NOT_SERVING
-        alive = health_pb2.HealthCheckRequest(service="alive")
-        assert (await health_pb2_grpc.HealthStub(running.channel).Check(alive)).status == SERVING
+        assert await is_alive(running)
         running.backend.fail_at_step = None
         await until(loaded)
         assert await translate(running, "abc")
@@ -243,6 +247,7 @@ async def test_draining_loses_nothing():
         stopping = asyncio.create_task(running.server.stop(grace=10))
         await asyncio.sleep(0.05)
         assert await health(running) == NOT_SERVING
+        assert await is_alive(running)
         refused = await failed(running.stub.Translate(request("late")))
         assert refused.name == "UNAVAILABLE(UNAVAILABLE)"
         assert refused.retry_after
