@@ -59,7 +59,7 @@ class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no
 
     async def Check(self, request: pb.HealthCheckRequest, _call: Call) -> pb.HealthCheckResponse:  # noqa: N802
         state = self._states.get(request.service)
-        if state is None:
+        if state in (None, pb.HealthCheckResponse.SERVICE_UNKNOWN):
             raise UnknownServiceError("there is no such service")
         return pb.HealthCheckResponse(status=state)
 

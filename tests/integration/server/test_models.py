@@ -253,6 +253,7 @@ async def test_models_come_and_go(running, library):
     running.reload()
     assert set(await running.models()) == {"zh-en", "fr-en", "it-en"}
     assert (await failed(running.translate(model="de-en"))).code is grpc.StatusCode.NOT_FOUND
+    assert (await failed(running.health(f"{SERVICE}/de-en"))).code is grpc.StatusCode.NOT_FOUND
     for name in ("fr-en", "it-en"):
         shutil.rmtree(library / name)
     put_bundle(library / "de-en", version="5", source_languages=["de"])
