@@ -176,12 +176,13 @@ def test_idle_connections_keep_out_nobody(shared_server, figures):
 @pytest.mark.slow
 def test_few_descriptors(start, figures):
     descriptors = 256
-    with start(limits={"n": descriptors}) as server:
+    with start("--http-port=0", limits={"n": descriptors}) as server:
         with contextlib.ExitStack() as opened, bystander(server.address) as seen:
-            for _ in range(400):
+            for port in [server.port, server.http_port] * 200:
                 with contextlib.suppress(OSError):
-                    opened.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=1))
+                    opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=1))
             files = psutil.Process(server.pid).num_fds()
+            assert server.metrics()
             meanwhile = ask_once(server.address, waits=False)
         recovered = ask_once(server.address)
         figures.add(descriptors=files, of=descriptors, new_client_s=meanwhile, recovered_s=recovered, **seen.figures)

@@ -28,16 +28,16 @@ _FEW_CONNECTIONS = 128
 _MOST_CONNECTIONS = 4096
 
 
-def connection_limit(asked: int | None) -> int:
-    """How many connections the server may take. Raises the process's limit of open descriptors as far as it can.
+def connection_limit(asked: int | None, ports: int = 1) -> int:
+    """How many connections each of so many ports may take. Raises the process's limit of descriptors as far as it can.
 
     Where nothing is asked for, it is as many as the descriptors allow, 4096 at most.
     """
     descriptors = _raised_limit()
     reserve = min(max(descriptors // 4, _LEAST_RESERVE), _LARGEST_RESERVE)
-    possible = max(1, descriptors - reserve)
+    possible = max(1, (descriptors - reserve) // ports)
     if possible < (asked or _FEW_CONNECTIONS):
-        _log.warning("at most %d connections are taken, as %d file descriptors allow", possible, descriptors)
+        _log.warning("at most %d connections are taken by a port, as %d file descriptors allow", possible, descriptors)
     return min(asked or _MOST_CONNECTIONS, possible)
 
 

@@ -92,7 +92,8 @@ class Server:
         settings, metrics, certificates = self._settings, self.metrics, self._certificates
         self._tell_health()
         self.models.changed = self._tell_health
-        connections = connection_limit(settings.max_connections)
+        has_http = settings.http_port is not None or self._with_page
+        connections = connection_limit(settings.max_connections, ports=2 if has_http else 1)
         answering = Answering(settings, keys=self.keys, tracer=self._tracer, shown_in=metrics)
         has_authorities = settings.tls_client_ca is not None
         port = self._grpc = GrpcPort(metrics, answering, options_of(settings, connections), certified=has_authorities)

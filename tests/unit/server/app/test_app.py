@@ -47,8 +47,9 @@ def test_connections_leave_descriptors_to_the_rest(limits, soft, hard, raised, c
 
 
 def test_fewer_and_more_connections_than_possible(limits, caplog):
-    assert connection_limit(10) == 10
+    assert connection_limit(10) == connection_limit(10, ports=2) == 10
     assert connection_limit(1000) == 768
+    assert connection_limit(1000, ports=2) == 384
     assert "at most 768 connections" in caplog.text
     limits[1] = 20000
     assert connection_limit(10000) == 10000
