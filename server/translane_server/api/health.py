@@ -14,7 +14,7 @@ from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to
 
 from translane_server.api.answering import Answering
 from translane_server.api.call import Call, Write
-from translane_server.api.grpc_port import GrpcPort
+from translane_server.api.grpc_port import GrpcPort, options_of
 from translane_server.core.errors import UnknownServiceError
 from translane_server.observation.metrics import Metrics
 from translane_server.settings.server_settings import ServerSettings
@@ -23,10 +23,11 @@ from translane_server.settings.server_settings import ServerSettings
 # alive: to start it anew would help no model, and lose what it still translates.
 ALIVE = "alive"
 
-# The limits of the port for health checks alone. The handshake is in seconds.
+# The limits of the port for health checks alone.
 _CALLS, _STREAMS, _CONNECTIONS = 64, 16, 64
 _MESSAGE_BYTES = 4096
-_HANDSHAKE_TIME = 10
+# Times after which a connection is closed, so that others find room [seconds].
+_LONGEST_IDLE, _LONGEST_AGE = 30, 300
 
 
 class HealthService(HealthServicer):  # type: ignore[misc]  # the library has no types
@@ -90,15 +91,14 @@ def health_port(health: HealthService, metrics: Metrics) -> GrpcPort:
 
     It shows whether models translate, and nothing else.
     """
-    options = [
-        ("grpc.max_receive_message_length", _MESSAGE_BYTES),
-        ("grpc.max_concurrent_streams", _STREAMS),
-        ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
-        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIME * 1000),
-    ]
     limits = ServerSettings.model_construct(
-        max_calls=_CALLS, max_message_bytes=_MESSAGE_BYTES, max_bytes_in_flight=_CALLS * _MESSAGE_BYTES
+        max_calls=_CALLS,
+        max_message_bytes=_MESSAGE_BYTES,
+        max_bytes_in_flight=_CALLS * _MESSAGE_BYTES,
+        max_streams=_STREAMS,
+        max_connection_idle=_LONGEST_IDLE,
+        max_connection_age=_LONGEST_AGE,
     )
-    port = GrpcPort(metrics, Answering(limits), options)
+    port = GrpcPort(metrics, Answering(limits), options_of(limits, _CONNECTIONS))
     add_HealthServicer_to_server(health, port)
     return port

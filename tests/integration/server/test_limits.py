@@ -16,6 +16,7 @@ from helpers.reliability import raw_http2
 from helpers.reliability.raw_http2 import RawConnection
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
+from translane_server.api import health
 from translane_server.api.admission import READING
 
 SERVICE = "translane.v1.TranslationService"
@@ -180,6 +181,15 @@ async def test_an_idle_connection_is_closed():
         stub = translation_pb2_grpc.TranslationServiceStub(channel)
         assert (await stub.Translate(pb.TranslateRequest(texts=["a"]), timeout=10)).translations
         await channel.close()
+
+
+async def test_an_idle_connection_to_the_health_port_is_closed(monkeypatch):
+    monkeypatch.setattr(health, "_LONGEST_IDLE", 0.1)
+    async with serving(health_port=0) as running:
+        port = running.server._health_port
+        assert port
+        with RawConnection(f"127.0.0.1:{port.port}") as connection:
+            assert await asyncio.to_thread(connection.gone.wait, 10)
 
 
 @pytest.mark.parametrize("reads", [False, True])
