@@ -171,6 +171,11 @@ def reset(stream: int) -> bytes:
     return _frame(3, 0, stream, struct.pack(">I", 8))
 
 
+def ping() -> bytes:
+    """Return a PING frame, which the other end must answer."""
+    return _frame(6, 0, 0, bytes(8))
+
+
 def settings() -> bytes:
     """Return a SETTINGS frame, which the other end must acknowledge."""
     return _frame(4, 0, 0, struct.pack(">HI", SettingsFrame.INITIAL_WINDOW_SIZE, _WINDOW))
