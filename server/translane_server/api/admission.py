@@ -55,6 +55,7 @@ class Use:
 
     calls: int = 0
     probes: int = 0  # health checks among the calls
+    watchers: int = 0  # calls without an end among the calls, which need no key
     size: int = 0  # bytes of their messages
 
 
@@ -100,7 +101,8 @@ class Admission:
         else:
             of_all, most = self.open.calls - self.open.probes, self._settings.max_calls
             of_caller, share = use.calls - use.probes, self._calls_of_a_caller
-        if of_all >= most:
+        # Strangers, of whom one has many addresses, leave half of the places to those who have keys.
+        if of_all >= most or (self._keys and method.is_endless and self.open.watchers >= most // 2):
             self._make_room()
             raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
         if of_caller >= share:
@@ -111,6 +113,7 @@ class Admission:
         self._callers[caller] = use
         self.open.calls += 1
         self.open.probes += method.is_probe
+        self.open.watchers += method.is_endless
         use.calls += 1
         use.probes += method.is_probe
         if not method.is_endless:
@@ -190,6 +193,7 @@ class Admission:
         use.size -= call.size
         self.open.calls -= 1
         self.open.probes -= call.method.is_probe
+        self.open.watchers -= call.method.is_endless
         self.open.size -= call.size
         if not use.calls:
             del self._callers[call.caller]

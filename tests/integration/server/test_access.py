@@ -76,6 +76,19 @@ def stub_of(channel):
     return translation_pb2_grpc.TranslationServiceStub(channel)
 
 
+async def test_watchers_without_a_key_leave_room_for_keys(secrets, tokens):
+    secrets.write_keys(a=holder(tokens[0]))
+    async with serving(keys_file=secrets.keys, max_calls=4, caller_header="caller") as running:
+        watch = health_pb2_grpc.HealthStub(running.channel).Watch
+        watchers = [watch(health_pb2.HealthCheckRequest(), metadata=[("caller", str(each))]) for each in range(4)]
+        answers = await asyncio.gather(*[each.read() for each in watchers], return_exceptions=True)
+        assert sum(isinstance(each, grpc.aio.AioRpcError) for each in answers) == 2
+        request = pb.TranslateRequest(texts=["abc"])
+        assert await ended(running.stub.Translate(request, metadata=bearer(tokens[0]))) == "OK"
+        for each in watchers:
+            each.cancel()
+
+
 def request(count=1, **fields):
     return pb.TranslateRequest(texts=["abc"] * count, **fields)
 
