@@ -16,7 +16,6 @@ from translane_server.core.errors import (
     ExpiredKeyError,
     FieldViolation,
     InvalidRequestError,
-    KeysError,
     MissingKeyError,
     RequestError,
     SentenceRateError,
@@ -151,12 +150,7 @@ class KeyRing:
 
     def refresh(self) -> None:
         """Read the file again if it has changed. A wrong file is logged, and the keys before go on."""
-        if not self._changes.look():
-            return
-        try:
-            self._read()
-        except KeysError as error:
-            _log.error("%s; the keys before go on", error)
+        self._changes.refresh(self._read, "the keys before go on")
 
     def _find(self, token: str) -> tuple[Key, Allowance]:
         """Return the key of a token, and what its holder's calls may ask for.

@@ -60,7 +60,7 @@ class Certificates:
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self._paths = [path for path in (cert, key, client_ca) if path]
         self._changes = FileChanges(self._paths)
-        self.current = self._read()
+        self._read()
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Return credentials for a port of gRPC. The port takes the newest certificate for each new connection."""
@@ -86,15 +86,10 @@ class Certificates:
 
     def refresh(self) -> None:
         """Read the files again if they have changed. Wrong files are logged, and the certificate before goes on."""
-        if not self._changes.look():
-            return
-        try:
-            self.current = self._read()
-        except CertificateError as error:
-            _log.error("%s; the certificate before goes on", error)
+        self._changes.refresh(self._read, "the certificate before goes on")
 
-    def _read(self) -> Identity:
-        """Read and check the files. Raises CertificateError, which names the file that is wrong."""
+    def _read(self) -> None:
+        """Read, check and use the files. Raises CertificateError, which names the file that is wrong."""
         contents = [_content(path) for path in self._paths]
         cert, key, *authorities = contents
         caller = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -113,7 +108,7 @@ class Certificates:
         else:
             _log.info("certificate %s: valid until %s", self._cert, expires)
         configuration = grpc.ssl_server_certificate_configuration([(key, cert)], *authorities)
-        return Identity(context, configuration, names, expires, problem)
+        self.current = Identity(context, configuration, names, expires, problem)
 
     def _context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from translane_server.core.errors import StartupError
 from translane_server.core.files import Stamp, stamp_of
 
 INTERVAL = 1.0  # from one look at the files to the next [seconds]
@@ -20,6 +21,7 @@ class FileChanges:
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = tuple(paths)
         self._seen = self._told = self._stamps()
+        self._logged: object = None  # the files and the problem of the last error
 
     def look(self) -> bool:
         """Whether the files have changed, and have then stayed the same from the last look to this one.
@@ -31,6 +33,20 @@ class FileChanges:
             return False
         self._told = self._seen
         return True
+
+    def refresh(self, read: Callable[[], None], goes_on: str) -> None:
+        """Read the files if they have changed. A new problem is logged, with what `goes_on`."""
+        if not self.look():
+            return
+        try:
+            read()
+        except StartupError as error:
+            if isinstance(error.__context__, OSError):
+                self._told = ()  # the next look reads again: the cause may pass without a change of the files
+            problem = (self._seen, str(error))
+            if problem != self._logged:
+                _log.error("%s; %s", error, goes_on)
+            self._logged = problem
 
     def _stamps(self) -> tuple[Stamp | None, ...]:
         return tuple(stamp_of(path) for path in self._paths)

@@ -1,8 +1,10 @@
 """Which keys admit, and how much the calls of their holder may ask for."""
 
+import errno
 import hmac
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -124,6 +126,19 @@ def test_a_broken_file_keeps_the_keys_and_is_told_once(path, tokens, caplog, con
     file.ring.refresh()
     assert file.admit(tokens[0]).name == "a"
     assert [line.endswith("the keys before go on") for line in caplog.messages] == [True]
+
+
+def test_a_key_that_is_removed_goes_although_the_file_cannot_be_read_at_first(path, tokens, caplog, monkeypatch):
+    file = File(path, a=holder(tokens[0]))
+    with monkeypatch.context() as patched:
+        patched.setattr("os.open", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        file.change({})
+        file.ring.refresh()
+    assert file.admit(tokens[0]).name == "a"
+    file.ring.refresh()
+    with pytest.raises(UnknownKeyError):
+        file.admit(tokens[0])
+    assert sum("Too many open files; the keys before go on" in line for line in caplog.messages) == 1
 
 
 FULL = (TooManySentencesError, "10 sentences of this key are in flight, 1 more would exceed", 0.5)
