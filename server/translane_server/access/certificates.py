@@ -25,10 +25,11 @@ _MOST_BYTES = 1 << 20
 _NOT_YET_VALID, _EXPIRED = 9, 10
 
 # Keys that the HTTP ports would take, but gRPC's TLS refuses to all callers: as they stand in a certificate, which
-# says the algorithm of its key, and for ECDSA the curve (RFC 8410, section 3; RFC 5480, section 2.1.1).
+# says the algorithm of its key, and for ECDSA the curve (RFC 8410, section 3; RFC 5480, section 2.1.1). A signature of
+# the authority has the same algorithm, so the first two end with the length of the key, and the zero before it.
 _NO_KEYS_OF_GRPC = {
-    "Ed25519": bytes.fromhex("300506032b6570"),
-    "Ed448": bytes.fromhex("300506032b6571"),
+    "Ed25519": bytes.fromhex("300506032b6570032100"),
+    "Ed448": bytes.fromhex("300506032b6571033a00"),
     "ECDSA with P-521": bytes.fromhex("06072a8648ce3d020106052b81040023"),
 }
 

@@ -61,14 +61,14 @@ def test_refuses_files_that_are_wrong(files, name, content, problem):
         Certificates(files.cert, files.key, files.ca)
 
 
-def self_signed(files, key, digest):
-    """Write a certificate of `key` that signs itself."""
+def write_certificate(files, key, digest, signer):
+    """Write a certificate of `key` that another key has signed, or the same one."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder(name, name, key.public_key(), 7, now, now + datetime.timedelta(days=1))
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
     encoding = serialization.Encoding.PEM
-    replace(files.cert, builder.sign(key, digest).public_bytes(encoding))
+    replace(files.cert, builder.sign(signer, digest).public_bytes(encoding))
     plain = serialization.NoEncryption()
     replace(files.key, key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain))
 
@@ -86,7 +86,7 @@ def self_signed(files, key, digest):
     ids=["Ed25519", "Ed448", "P-521", "RSA", "P-256", "P-384"],
 )
 async def test_takes_the_keys_that_grpc_takes_and_no_others(files, key, digest, refused, monkeypatch):
-    self_signed(files, key, digest)
+    write_certificate(files, key, digest, key)
     if refused:
         with pytest.raises(CertificateError, match=f"its key is {refused}, which gRPC does not take"):
             Certificates(files.cert, files.key)
@@ -97,6 +97,12 @@ async def test_takes_the_keys_that_grpc_takes_and_no_others(files, key, digest, 
     except RuntimeError as error:  # gRPC does not even begin with some keys
         assert refused
         assert "Failed to bind" in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("kind", [ed25519.Ed25519PrivateKey, ed448.Ed448PrivateKey])
+def test_takes_any_signature_of_an_authority(files, kind):
+    write_certificate(files, ec.generate_private_key(ec.SECP256R1()), None, kind.generate())
+    Certificates(files.cert, files.key)
 
 
 def test_warns_of_an_expired_certificate(files, authority, caplog):
