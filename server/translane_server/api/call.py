@@ -38,6 +38,7 @@ _REMEMBERED = 4096
 
 # The names of a peer's certificate, as gRPC has them (grpc_security_constants.h).
 _CERTIFICATE_NAMES = ("x509_subject_alternative_name", "x509_common_name")
+_NO_NAME = b"other types of SAN"  # what gRPC writes for alternative names that it does not read, such as a UPN
 
 # Calls of these services are traced, and logged at `info`. Probes and reflection would drown them.
 _TRACED = "translane."
@@ -78,7 +79,8 @@ def name_in_certificate(properties: Mapping[str, Iterable[bytes]]) -> str:
     """Return the first alternative name of a connection's certificate, or its common name; empty if it has neither."""
     for name in _CERTIFICATE_NAMES:
         for value in properties.get(name, ()):
-            return value.decode("utf-8", "replace")
+            if value != _NO_NAME:
+                return value.decode("utf-8", "replace")
     return ""
 
 

@@ -49,6 +49,9 @@ _BYTES_OF_A_CHUNK = 1024
 # The rest of a body whose request is answered already is dropped, up to this many times the largest body.
 _DROPPED_BODIES = 8
 
+# The alternative names of a certificate that Python's ssl reads. It has the same text for all others, such as a UPN.
+_KINDS_OF_NAMES = ("DNS", "email", "URI", "IP Address")
+
 
 @dataclass
 class Bounds:
@@ -335,8 +338,9 @@ class _Transport:
 
 def _name_in(certificate: dict[str, Any]) -> str:
     """The name in a certificate, as Python's ssl has it: its first alternative name, or its common name."""
-    for _, name in certificate.get("subjectAltName", ()):
-        return str(name)
+    for kind, name in certificate.get("subjectAltName", ()):
+        if kind in _KINDS_OF_NAMES:
+            return str(name)
     names = dict(pair for part in certificate.get("subject", ()) for pair in part)
     return str(names.get("commonName", ""))
 

@@ -6,6 +6,7 @@ from google.rpc import error_details_pb2
 from translane_server.api import status
 from translane_server.api.call import caller_of, caller_of_peer, name_in_certificate
 from translane_server.core import errors
+from translane_server.http.server import _name_in as name_in
 
 HEADER_LIMIT = 8 * 1024
 
@@ -110,3 +111,12 @@ def test_a_certificate_names_the_caller_unless_a_header_does():
     assert caller_of([("x-caller", "shop")], found, PEER, "x-caller") == "shop"
     assert name_in_certificate({"x509_common_name": [b"one"]}) == "one"
     assert name_in_certificate({}) == ""
+
+
+@pytest.mark.parametrize(("more", "name"), [(["name@example.org"], "name@example.org"), ([], "one")])
+def test_an_alternative_name_that_no_port_can_read_names_nobody(more, name):
+    """As with a UPN in certificates of companies. What stands for it is the same for all."""
+    by_grpc = [each.encode() for each in ("other types of SAN", *more)]
+    assert name_in_certificate({"x509_common_name": [b"one"], "x509_subject_alternative_name": by_grpc}) == name
+    by_python = [("othername", "<unsupported>"), *(("email", each) for each in more)]
+    assert name_in({"subject": [[("commonName", "one")]], "subjectAltName": by_python}) == name
