@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def find_models(places: Sequence[ModelPlace], library: Path | None = None) -> di
     Raises:
         SettingsError: there is no model, there are too many models, two models have the same name, or one is named
             twice.
-        BundleError: a manifest that should name a model cannot be read, or a name is not one of a model.
+        BundleError: a manifest that should name a model cannot be read, a name is not one of a model, or what may be a
+            model in the library cannot be read.
     """
     found: dict[str, Path] = {}
     for place in named(places):
@@ -61,13 +63,33 @@ def _add(found: dict[str, Path], name: str, folder: Path) -> None:
 
 def versions(folder: Path) -> list[Path]:
     """Return the versions of the model in `folder`, highest first. A folder without versions is its only version."""
+    try:
+        found = _versions(folder)
+    except BundleError:  # the reader of the manifest says what is wrong with the folder
+        found = []
+    return sorted(found, key=lambda entry: (_pieces(entry.name), entry.name), reverse=True) or [folder]
+
+
+def _versions(folder: Path) -> list[Path]:
+    """The versions in `folder`; none if it has none. Raises BundleError if only what cannot be read may be one."""
     if _bundles(folder):
         return [folder]
     try:
-        found = [entry for entry in _folders(folder) if _bundles(entry)]
-    except OSError:  # the reader of the manifest says what is wrong with the folder
-        return [folder]
-    return sorted(found, key=lambda entry: (_pieces(entry.name), entry.name), reverse=True) or [folder]
+        entries = _folders(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise BundleError(f"model bundle {folder}: it cannot be read: {error.strerror}") from None
+    found, problems = [], []
+    for entry in entries:
+        try:
+            if _bundles(entry):
+                found.append(entry)
+        except BundleError as error:
+            problems.append(error)
+    if problems and not found:
+        raise problems[0]
+    return found
 
 
 def manifest_names(version: Path) -> list[str]:
@@ -126,12 +148,12 @@ def _name_of(folder: Path) -> str:
 
 
 def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
-    if _has_manifest(library):
-        raise SettingsError(f"--models {library}: this folder is a model bundle itself; name it without --models")
     try:
         folders = _folders(library)
     except OSError as error:
         raise SettingsError(f"--models {library}: the folder cannot be read: {error.strerror}") from None
+    if _has_manifest(library):
+        raise SettingsError(f"--models {library}: this folder is a model bundle itself; name it without --models")
     names = [folder.name for folder in folders]
     if _bundles(library) and set(names) <= set(PRECISIONS):
         raise SettingsError(
@@ -140,7 +162,13 @@ def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
         )
     without = []
     for folder in sorted(folders):
-        if not any(_bundles(version) for version in versions(folder)):
+        try:
+            found = _versions(folder)
+        except BundleError:
+            if is_model_name(folder.name):  # to leave it out would remove a model that is served
+                raise
+            found = []
+        if not found:
             without.append(folder.name)
         elif not is_model_name(folder.name):
             raise BundleError(f"model bundle {folder}: the name of a model has letters, digits and . _ - (100 at most)")
@@ -156,7 +184,10 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _bundles(version: Path) -> list[Path]:
-    """The bundles of a version: the folder itself, or its folders of precisions; none if it is no version."""
+    """The bundles of a version: the folder itself, or its folders of precisions; none if it is no version.
+
+    Raises BundleError if that cannot be read.
+    """
     if _has_manifest(version):
         return [version]
     return [folder for folder in (version / each for each in PRECISIONS) if _has_manifest(folder)]
@@ -164,9 +195,11 @@ def _bundles(version: Path) -> list[Path]:
 
 def _has_manifest(folder: Path) -> bool:
     try:
-        return (folder / MANIFEST).is_file()
-    except PermissionError:  # the reader of the manifest says so, if nothing else is found
+        return stat.S_ISREG((folder / MANIFEST).stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a zero byte
         return False
+    except OSError as error:
+        raise BundleError(f"model bundle {folder}: it cannot be read: {error.strerror}") from None
 
 
 def _pieces(name: str) -> list[tuple[int, int, str]]:

@@ -1,9 +1,11 @@
 """What lies in a folder of models, and what links of it lead to."""
 
+import errno
 import shutil
 import subprocess
 import sys
 from base64 import b64encode
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -59,6 +61,26 @@ def test_a_missing_folder_is_what_the_reader_of_manifests_says(tmp_path):
     assert versions(tmp_path / "none") == [tmp_path / "none"]
     with pytest.raises(BundleError, match="there is no such folder"):
         find_models([ModelPlace(tmp_path / "none")])
+
+
+@pytest.mark.parametrize(("step", "name"), [("stat", "b"), ("iterdir", "b"), ("stat", "b/1")])
+def test_what_cannot_be_read_is_not_taken_for_gone(tmp_path, monkeypatch, step, name):
+    for version in ("a/1", "a/2", "b/1", "lost+found/1"):
+        put(tmp_path / version)
+    unread = {tmp_path / "a" / "2", tmp_path / "lost+found"}  # the latter only root reads
+
+    def fails(path, **named):
+        if (path.parent if step == "stat" else path) in unread:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, **named)
+
+    real = getattr(Path, step)
+    monkeypatch.setattr(Path, step, fails)
+    found = find_models([], tmp_path)
+    assert [versions(found[each])[-1].name for each in ("a", "b")] == ["1", "1"]
+    unread.add(tmp_path / name)
+    with pytest.raises(BundleError, match=f"{name}: it cannot be read: Permission denied"):
+        find_models([], tmp_path)
 
 
 def test_names(tmp_path):
