@@ -245,12 +245,13 @@ class Registry:
 
     async def _reload_all(self) -> None:
         """Remove models that are gone, and add those that are new. Replace each of the others by its newest version."""
-        changed, before = 0, list(self.models.values())
+        changed, added, removed, before = 0, 0, 0, list(self.models.values())
         try:
             added, removed = await self._update_names()
         except StartupError as error:
-            added, removed = 0, 0
             _log.error("models cannot be found: %s", error)
+        except Exception:  # noqa: BLE001 a bug must not end reloading
+            _log.exception("models cannot be found")
         for model in before:
             if self.models.get(model.name) is not model:
                 continue
@@ -300,7 +301,10 @@ class Registry:
         while not self._closed:
             await asyncio.sleep(max(self.idle_timeout / _CHECKS, _SHORTEST_CHECK))
             for model in list(self.models.values()):
-                await model.unload_if_unused(self.idle_timeout)
+                try:
+                    await model.unload_if_unused(self.idle_timeout)
+                except Exception:  # noqa: BLE001 a bug must not end unloading
+                    _log.exception("unloading has failed", extra=data(model=model.name))
 
     def _model_changed(self) -> None:
         self.choice = Choice(self.models, pivots=self.pivots)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import weakref
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -68,8 +69,9 @@ async def test_a_model_that_is_gone_is_removed_and_not_reloaded(registry, librar
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_nothing_is_removed_if_the_folders_cannot_be_found(registry, library, caplog):
-    library.problem = SettingsError("the folder cannot be read")
+@pytest.mark.parametrize("problem", [SettingsError("the folder cannot be read"), RuntimeError("a bug")])
+async def test_nothing_is_removed_if_the_folders_cannot_be_found(registry, library, caplog, problem):
+    library.problem = problem
     await registry._reload_all()
     assert len(registry.models) == 2
     assert any("models cannot be found" in record.getMessage() for record in caplog.records)
@@ -84,6 +86,18 @@ async def test_a_bug_in_one_reload_is_not_the_end_of_reloading(registry, library
     await registry._reload_all()
     assert library.models["zh-en"].ready.description.version == "3"
     assert any("reloading has failed" in record.getMessage() for record in caplog.records)
+
+
+async def test_a_bug_in_one_model_does_not_keep_the_others_in_memory(library, monkeypatch):
+    registry = Registry(library.find, library.serve, idle_timeout=0.01)
+    for name in library.names:
+        registry.add(library.serve(name, Path(name)))
+    monkeypatch.setattr(registry.models["zh-en"], "unload_if_unused", Mock(side_effect=RuntimeError("a bug")))
+    await registry.start()
+    async with asyncio.timeout(5):
+        while registry.models["de-en"].state is not ModelState.IDLE:  # noqa: ASYNC110 it changes in the background
+            await asyncio.sleep(0.01)
+    await registry.stop()
 
 
 async def test_a_request_during_a_reload_makes_one_more(registry, library, caplog):
