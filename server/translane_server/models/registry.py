@@ -60,6 +60,7 @@ class Registry:
 
     def __post_init__(self) -> None:
         self.models: dict[str, ServedModel] = {}
+        self._leaving: set[ServedModel] = set()  # models that are removed when their requests end
         self.changed: Callable[[], None] = lambda: None  # called when the state of any model has changed
         self.pool = TokenizerPool()
         self.choice = Choice({})  # finds the model of a request. After each change of the models it is another one
@@ -128,7 +129,7 @@ class Registry:
             task.cancel()
         self.pool.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(model.stop() for model in self.models.values()))
+        await asyncio.gather(*(model.stop() for model in (*self.models.values(), *self._leaving)))
 
     # Requests
 
@@ -282,8 +283,10 @@ class Registry:
             gone = [name for name in self.models if name not in folders]
             for name in gone:
                 model = self.models.pop(name)
+                self._leaving.add(model)
                 self._model_changed()
                 await model.remove()
+                self._leaving.discard(model)  # not if this is cancelled: `stop` ends it then
                 _log.info("removed", extra=data(model=name))
         return added, len(gone)
 

@@ -69,6 +69,18 @@ async def test_a_model_that_is_gone_is_removed_and_not_reloaded(registry, librar
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
+async def test_stopping_ends_a_model_that_is_being_removed(registry, library):
+    version = library.models["de-en"].ready
+    with version:
+        library.names.remove("de-en")
+        registry.request_reload()
+        async with asyncio.timeout(5):
+            while len(registry.models) > 1:  # noqa: ASYNC110 it changes in the background
+                await asyncio.sleep(0.001)
+        await registry.stop()
+        assert version.dispatcher.stopped
+
+
 @pytest.mark.parametrize("problem", [SettingsError("the folder cannot be read"), RuntimeError("a bug")])
 async def test_nothing_is_removed_if_the_folders_cannot_be_found(registry, library, caplog, problem):
     library.problem = problem
