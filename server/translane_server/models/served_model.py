@@ -169,9 +169,11 @@ class ServedModel:
 
     # Changes of the operator
 
-    async def load(self) -> None:
+    async def load(self, *, only_if_idle: bool = False) -> None:
         """Load the model, unless it is loaded. Raises StartupError if no version can be loaded."""
         async with self._change():
+            if only_if_idle and self._state is not ModelState.IDLE:
+                return
             if self.ready is None or self.ready.dispatcher.is_failing:
                 new = await self._loader.load()
                 assert new is not None, "there is no version to be the same"
@@ -303,7 +305,8 @@ class ServedModel:
 
     async def _load_for_requests(self) -> None:
         try:
-            await self.load()
+            # While this waits for other changes, an operator may unload the model.
+            await self.load(only_if_idle=True)
         except Exception as error:  # noqa: BLE001 the requests that wait are answered in any case
             self._tries_again_at = self._clock() + _RETRY_LOADING
             bug = None if isinstance(error, StartupError) else error

@@ -226,6 +226,20 @@ async def test_requests_wait_while_one_load_runs(model):
     assert model.loader.loads == 2
 
 
+@pytest.mark.parametrize("change", ["unload", "remove"])
+async def test_a_request_does_not_load_what_is_being_unloaded(model, change):
+    await model.load()
+    await model.unload_if_unused(0)
+    async with model._turn:
+        changing = asyncio.create_task(getattr(model, change)())
+        await turns()
+        asking = asyncio.create_task(model.refuses())
+        await turns()
+    await changing
+    assert await asking == "the model m is unloaded"
+    assert model.loader.loads == 1
+
+
 @pytest.mark.parametrize("error", [BundleError("gone"), RuntimeError("a bug")])
 async def test_a_load_that_fails_is_not_tried_by_every_request(model, caplog, error):
     now = 100.0
