@@ -10,7 +10,7 @@ import pytest
 
 from fakes.serving import FakeModel, checked_model, make_manifest, make_settings
 from translane_server.core.errors import UnavailableError
-from translane_server.models.loader import CheckedModel, ModelLoader
+from translane_server.models.loader import CheckedModel, ModelDescription, ModelLoader
 from translane_server.models.served_model import LoadedModel, ServedModel
 from translane_server.observation.metrics import Metrics, ModelMetrics
 from translane_server.translation.limits import RequestLimits, limits_of
@@ -65,7 +65,9 @@ class FakeLoader(ModelLoader):
     def checked(self, version: str) -> CheckedModel:
         return checked_model(FakeModel(make_manifest(name=self.name, version=version, **self._languages)), self._limits)
 
-    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+    async def load(
+        self, running: LoadedModel | None = None, version: str | None = None, before: ModelDescription | None = None
+    ) -> LoadedModel | None:
         self.loads += 1
         newest = self.newest
         await self.gate.wait()

@@ -133,7 +133,9 @@ class FakeLoader(ModelLoader):
     def __init__(self, make: Callable[[], LoadedModel]) -> None:
         self._make = make
 
-    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+    async def load(
+        self, running: LoadedModel | None = None, version: str | None = None, before: ModelDescription | None = None
+    ) -> LoadedModel | None:
         if running:
             return None
         loaded = self._make()

@@ -138,11 +138,14 @@ class ModelLoader:
                 return self._first
         raise refused[0]
 
-    async def load(self, running: LoadedModel | None = None, version: str | None = None) -> LoadedModel | None:
+    async def load(
+        self, running: LoadedModel | None = None, version: str | None = None, before: ModelDescription | None = None
+    ) -> LoadedModel | None:
         """Load the highest version that is valid and starts, or the version that is wanted; None if it is `running`.
 
         Versions below the running one are not tried, unless one is wanted: `version` from now on, or "" for that of the
-        settings, which is the highest by default, or None for what was wanted before.
+        settings, which is the highest by default, or None for what was wanted before. A version that may be a mistake
+        after the one `before`, which was served last, is logged or refused.
 
         Raises:
             StartupError: no version can be loaded, or none above the one that is loaded. The message is about the
@@ -154,6 +157,8 @@ class ModelLoader:
         for version_folder in await asyncio.to_thread(self._candidates, wanted):
             try:
                 checked = await asyncio.to_thread(self._unless_it_runs, version_folder, running)
+                if before and checked:
+                    self._compare(before, checked.description)
                 loaded = await self._started(checked) if checked else None
                 break
             except StartupError as error:
@@ -182,10 +187,7 @@ class ModelLoader:
         known = running.model if running else first
         if known and known.fingerprint == fingerprint(pinned(version)):
             return None if running else first
-        checked = self._check(version)
-        if running:
-            self._compare(running.description, checked.description)
-        return checked
+        return self._check(version)
 
     async def _refresh(self, *, keeps_running: bool) -> None:
         """Bring the newest version of a URL into the folder.

@@ -175,7 +175,8 @@ class ServedModel:
             if only_if_idle and self._state is not ModelState.IDLE:
                 return
             if self.ready is None or self.ready.dispatcher.is_failing:
-                new = await self._loader.load()
+                served = None if self._state is ModelState.LOADING else self.description
+                new = await self._loader.load(before=served)
                 assert new is not None, "there is no version to be the same"
                 await self._take(new)
 
@@ -195,7 +196,8 @@ class ServedModel:
                     raise StartupError("the model is not loaded, and takes no other version; load it first")
                 return False
             try:
-                new = await self._loader.load(None if old.dispatcher.is_failing else old, version)
+                running = None if old.dispatcher.is_failing else old
+                new = await self._loader.load(running, version, before=old.description)
             except StartupError as error:
                 self._metrics.count_reload(REFUSED)
                 _log.error(

@@ -220,6 +220,9 @@ async def test_the_settings_pin_a_version_and_refuse_what_may_be_a_mistake(servi
         )
         assert (await running.translate(source_language="de")).model == "de-en"
         assert (await running.models())["zh-en"].version == "1"
+        await running.operator.UnloadModel(models_pb2.UnloadModelRequest(name="de-en"), timeout=PATIENCE)
+        loading = running.operator.LoadModel(models_pb2.LoadModelRequest(name="de-en"), timeout=PATIENCE)
+        assert (await failed(loading)).message.endswith("and --strict-reload is set")
 
 
 async def test_the_log_says_how_the_server_runs_and_more_of_it_while_it_does(running, library):
