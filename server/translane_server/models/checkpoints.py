@@ -243,8 +243,10 @@ def _exported(
     if find_spec("torch") is None:
         problem = f"is no bundle, and PyTorch, which `translane export` makes one with, is not installed: {_INSTALL}"
         raise BundleError(f"{title} {problem}")
-    cache.exported.mkdir(exist_ok=True)
-    with bundle.with_name(f"{bundle.name}.lock").open("w") as lock:
+    with cache.errors():
+        cache.exported.mkdir(exist_ok=True)
+        lock = bundle.with_name(f"{bundle.name}.lock").open("w")
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be at work on it
         if not (bundle / MANIFEST).exists():
             files = folder()

@@ -9,6 +9,7 @@ import pytest
 
 from helpers.real_server import small_settings
 from helpers.tiny_bundle import TINY
+from translane_server.core.errors import BundleError
 from translane_server.models.checkpoints import with_bundles
 
 DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
@@ -40,3 +41,12 @@ def test_an_export_removes_no_bundle_that_its_start_is_about_to_use(tmp_path, mo
     assert (tmp_path / "exports").read_text().split() == [str(checkpoints[0])]
     assert {path.name for path in (after / "bundles").iterdir()} == {DIGEST}
     assert set((after / "exported").glob("*/")) == {first.folder, second.folder}
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="without PyTorch nothing is exported")
+def test_a_cache_that_takes_no_export_is_told(tmp_path):
+    (tmp_path / "model.pt").touch()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "exported").touch()
+    with pytest.raises(BundleError, match=r"model cache .*cache: it cannot be used: File exists"):
+        with_bundles(small_settings(model=[str(tmp_path)], model_cache=tmp_path / "cache"))
