@@ -354,6 +354,16 @@ def test_the_network_policy_lets_nothing_out(rendered):
     assert of_kind(rendered["everything"], "NetworkPolicy")["spec"]["egress"] != []
 
 
+@pytest.mark.parametrize(
+    ("clients", "metrics", "ports"),
+    [([], [{}], [["metrics"]]), ([{}], [], [["grpc"]]), ([], [], [])],
+)
+def test_an_empty_list_of_the_network_policy_admits_nobody(clients, metrics, ports):
+    documents = manifests({"networkPolicy": {"clients": clients, "metrics": metrics}})
+    rules = of_kind(documents, "NetworkPolicy")["spec"]["ingress"]
+    assert [[port["port"] for port in rule["ports"]] for rule in rules] == ports
+
+
 def test_prometheus_scrapes_over_tls_where_the_metrics_have_it(rendered):
     (plain,) = of_kind(rendered["autoscaled"], "PodMonitor")["spec"]["podMetricsEndpoints"]
     (secured,) = of_kind(rendered["everything"], "PodMonitor")["spec"]["podMetricsEndpoints"]
