@@ -98,6 +98,11 @@ def test_pods_outlast_the_grace_period(rendered, name):
     assert pod["enableServiceLinks"] is False
 
 
+def test_pods_outlast_the_delay_too():
+    pod = pod_of(manifests({"settings": {"drain_delay": 59.5}}))
+    assert pod["terminationGracePeriodSeconds"] == 5 + 60 + 30 + 10
+
+
 def test_a_grace_period_of_nothing_is_one(rendered):
     pod = pod_of(manifests({"settings": {"grace_period": 0}, "preStopSeconds": 0}))
     assert pod["terminationGracePeriodSeconds"] == 10
