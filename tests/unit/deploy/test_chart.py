@@ -327,6 +327,11 @@ def test_routes_lead_to_the_ports_of_the_service(rendered):
     route = of_kind(rendered["gateway"], "GRPCRoute")["spec"]
     services = [match["method"]["service"] for rule in route["rules"] for match in rule["matches"]]
     assert services == [translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].full_name]
+    (rule,) = of_kind(rendered["gateway"], "HTTPRoute")["spec"]["rules"]
+    (match,) = rule["matches"]
+    rpcs = re.findall(r"^- `(?:POST|GET) (/\S+)`: ", (CHART.parents[2] / "docs" / "http.md").read_text(), re.MULTILINE)
+    assert match["path"]["type"] == "PathPrefix"
+    assert [path for path in rpcs if not path.startswith(match["path"]["value"])] == ["/openapi.json", "/healthz"]
 
 
 def test_a_route_of_grpc_alone():
