@@ -424,6 +424,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"prometheusRule": {"enabled": True, "thresholds": {"TranslaneX": 1}}},
         "there is no alert TranslaneX",
     ),
+    "a threshold of an alert that has a budget": (
+        {"prometheusRule": {"enabled": True, "thresholds": {"TranslaneErrorBudget": 0.05}}},
+        "TranslaneErrorBudget takes prometheusRule.errorBudget",
+    ),
+    "a threshold of an alert that has none": (
+        {"prometheusRule": {"enabled": True, "thresholds": {"TranslaneNoServer": 3}}},
+        "TranslaneNoServer has no threshold",
+    ),
     "an unknown setting": ({"settings": {"row": 3}}, "at '/settings': additional properties 'row' not allowed"),
     "a setting out of its range": ({"settings": {"max_batch_size": 0}}, "at '/settings/max_batch_size': minimum"),
     "a setting of the chart": ({"settings": {"port": 1}}, "'port' not allowed"),
