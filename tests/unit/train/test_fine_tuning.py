@@ -114,6 +114,15 @@ def test_what_contradicts_the_checkpoint_is_refused(flags, tmp_path, capfd, more
     assert not (tmp_path / "run").exists()
 
 
+def test_a_checkpoint_in_the_output_folder_stays(flags, tmp_path, checkpoint, capfd):
+    own = tmp_path / "run" / "best"
+    shutil.copytree(checkpoint, own)
+    before = (own / "model.safetensors").read_bytes()
+    assert main([*flags, f"--init={own}"]) == 1
+    assert "holds a checkpoint already; another --output starts anew" in capfd.readouterr().err
+    assert (own / "model.safetensors").read_bytes() == before
+
+
 def test_weights_and_vocabularies_that_do_not_fit_are_refused(flags, tmp_path, checkpoint, capfd):
     for key, value, sentence in (
         ("ffn_size", 8, "first/best: the weights do not fit config.json"),
