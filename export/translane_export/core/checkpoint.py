@@ -40,6 +40,11 @@ _SAMPLES = "samples.txt"
 TokenizerKind = Literal["sentencepiece", "tokenizers"]
 _SUFFIXES: dict[TokenizerKind, str] = {"sentencepiece": "spm", "tokenizers": "json"}
 
+_ENTRIES = {
+    *(_CONFIG, _WEIGHTS, _SAMPLES),
+    *(f"{side}.{suffix}" for side in ("source", "target") for suffix in _SUFFIXES.values()),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
@@ -125,6 +130,14 @@ def is_translane_checkpoint(folder: Path) -> bool:
         return read_json(folder / _CONFIG).get("format") == FORMAT
     except ExportError:
         return False
+
+
+def is_replaceable(folder: Path) -> bool:
+    """Whether a checkpoint can be written here, and nothing but an older one is lost."""
+    if not folder.is_dir():
+        return not folder.exists()
+    names = {path.name for path in folder.iterdir()}
+    return not names or (names <= _ENTRIES and is_translane_checkpoint(folder))
 
 
 def load_checkpoint(directory: Path) -> Checkpoint:

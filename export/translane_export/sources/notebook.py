@@ -15,7 +15,7 @@ import tokenizers
 import torch
 from torch import Tensor, nn
 
-from translane_export.core.checkpoint import save_checkpoint
+from translane_export.core.checkpoint import is_replaceable, save_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import check_weight
 from translane_export.model.config import Activation
@@ -167,8 +167,11 @@ def bring(
         samples: source sentences, for the exporter's comparison with PyTorch.
 
     Raises:
-        ExportError: the parts do not fit each other, or something in them is not supported.
+        ExportError: the parts do not fit each other, something in them is not supported, or the folder holds other
+            files than a checkpoint.
     """
+    if not is_replaceable(folder):
+        raise ExportError(f"{folder}: it holds other files than a checkpoint, which are left alone")
     unused = {special_words.start: source_start, special_words.end: source_end}
     optional = [special_words.unk, *(word for word, used in unused.items() if not used)]
     sources = number_words(source_words, special_words, side="source", optional=optional)

@@ -113,6 +113,19 @@ def test_texts_are_read_as_the_notebook_reads_them(tmp_path):
     assert tokenizer.decode([[4, 5]]) == ["a dog"]
 
 
+def test_a_folder_of_other_things_stays(tmp_path):
+    parts = Parts()
+    parts.bring(tmp_path)
+    parts.bring(tmp_path)  # a checkpoint alone is replaced
+    thesis = tmp_path / "made" / "thesis.txt"
+    thesis.write_text("three years")
+    for _ in ("beside a checkpoint", "without one"):
+        with pytest.raises(ExportError, match="made: it holds other files than a checkpoint"):
+            parts.bring(tmp_path)
+        assert thesis.exists()
+        (tmp_path / "made" / "config.json").unlink(missing_ok=True)
+
+
 def test_tables_of_positions(tmp_path):
     """With a dimension for the batch, and one for each side; the shorter one says how long sentences are."""
     parts = Parts()
