@@ -38,7 +38,7 @@ from translane_server.text.language_tags import UNDETERMINED
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 _STOPPED = {signal.SIGINT, *_FORWARDED}
-_WAITED_FOR = {signal.SIGCHLD, *_STOPPED}  # SIGINT too, and it is not passed on: a terminal sends it to both
+_WAITED_FOR = {signal.SIGCHLD, *_STOPPED}
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _DONE = {"export": "exported", "explain": "explained", "shortlist": "aligned"}  # what cannot be done, in a message
 
@@ -49,7 +49,9 @@ class _Terminated(BaseException):
 
 def run(name: str, arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command `name`; return 0 done, 1 failed, 2 wrong settings, 130 interrupted, 143 terminated."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, _end)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # who ignores it goes on
+        signal.signal(signal.SIGINT, _end)
     try:
         report = _COMMANDS[name](arguments, environ)
     except (CommandError, ModuleNotFoundError):
@@ -142,17 +144,19 @@ def _sentence(error: Exception, what: str) -> str:
     return f"the model cannot be {what}: {type(error).__name__} in {where}: {first_line(error)}"
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
+def _end(number: int, _frame: FrameType | None) -> None:
     """End what runs, unless that removes files already.
 
     Python drops an exception within a destructor or a callback of a library, so this is asked for again a second later.
     """
     handled = sys.exception()
     while handled is not None:
-        if isinstance(handled, _Terminated):
+        if isinstance(handled, _Terminated | KeyboardInterrupt):
             return
         handled = handled.__context__
-    signal.signal(signal.SIGALRM, _terminate)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, _end)
     signal.alarm(1)
     raise _Terminated
 
@@ -233,12 +237,23 @@ def _wait(pid: int) -> int:
     The signals stay blocked here and are waited for: a handler in Python may run only after `waitpid` has returned.
     """
     while True:
-        number = signal.sigwait(_WAITED_FOR)
-        if number in _FORWARDED:
+        number, is_sent = _next_signal()
+        if number in _FORWARDED or (number == signal.SIGINT and is_sent):
             os.kill(pid, number)
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return os.waitstatus_to_exitcode(status)
+
+
+def _next_signal() -> tuple[int, bool]:
+    """Wait for a signal; return it, and whether another process has sent it to this one.
+
+    A terminal sends SIGINT to both processes, so it is not passed on. Only Linux tells who has sent a signal.
+    """
+    if sys.platform != "linux":
+        return signal.sigwait(_WAITED_FOR), False
+    info = signal.sigwaitinfo(_WAITED_FOR)
+    return info.si_signo, info.si_code <= 0
 
 
 def _ended_by(number: int) -> str:

@@ -5,7 +5,6 @@ import shutil
 import signal
 import time
 import weakref
-from unittest.mock import Mock
 
 import onnx_ir as ir
 import pytest
@@ -263,8 +262,16 @@ def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, 
 
 @pytest.mark.slow
 def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
-    monkeypatch.setattr(writer, "share_weights", Mock(side_effect=KeyboardInterrupt))
+    rmtree = shutil.rmtree
+
+    def interrupted(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)  # of a group, a process gets the command's and its own
+        rmtree(*arguments, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    monkeypatch.setattr(writer, "share_weights", lambda *_: signal.raise_signal(signal.SIGINT))
     assert fails(checkpoint, "-o", tmp_path / "bundle", code=130) == "interrupted; nothing is written"
+    assert list(tmp_path.iterdir()) == []
 
 
 # --decoding-defaults, from text to the defaults of a bundle.

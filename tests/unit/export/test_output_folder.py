@@ -231,13 +231,23 @@ def test_an_export_that_ends_by_itself():
     assert process.returncode == 7
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGTERM, signal.SIGHUP),
+        pytest.param(
+            signal.SIGINT,
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process from the terminal"),
+        ),
+    ],
+)
 def test_a_signal_reaches_the_export(number):
     body = """
 def end(number, frame):
     os.write(1, b"removed %d\\n" % number)  # print would fail where the signal interrupts a print
     sys.exit(9)
-signal.signal(signal.SIGTERM, end); signal.signal(signal.SIGHUP, end)
+for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(each, end)
 print("ready", flush=True)
 while True:
     time.sleep(0.1)  # a signal that comes just before a sleep is handled after that sleep
