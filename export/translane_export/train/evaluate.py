@@ -67,6 +67,7 @@ def evaluate_model(
 def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
     """Score the checkpoint folder in fp32, as `evaluate_model` does. Raises ExportError when it cannot be read."""
     checkpoint = load_checkpoint(directory)
+    checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)  # refuses ids that the model does not have
     model = Transformer(checkpoint.config)
     try:
         model.load_state_dict(checkpoint.state_dict)

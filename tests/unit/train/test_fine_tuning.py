@@ -1,6 +1,7 @@
 """Runs that start from a checkpoint's weights."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -121,6 +122,15 @@ def test_a_checkpoint_in_the_output_folder_stays(flags, tmp_path, checkpoint, ca
     assert main([*flags, f"--init={own}"]) == 1
     assert "holds a checkpoint already; another --output starts anew" in capfd.readouterr().err
     assert (own / "model.safetensors").read_bytes() == before
+
+
+def test_another_checkpoints_vocabulary_is_not_evaluated(flags, tmp_path, checkpoint, capfd):
+    swapped = tmp_path / "swapped"
+    shutil.copytree(checkpoint, swapped)
+    other = random_checkpoint(tmp_path / "other", joint=True)
+    shutil.copyfile(other / "source.spm", swapped / "source.spm")
+    assert main([f"--evaluate={swapped}", f"--test={tmp_path / 'valid.tsv'}"]) == 1
+    assert re.search(r"source\.spm has \d+ pieces, and the model embeds \d+\n$", capfd.readouterr().err)
 
 
 def test_weights_and_vocabularies_that_do_not_fit_are_refused(flags, tmp_path, checkpoint, capfd):
