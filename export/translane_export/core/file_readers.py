@@ -27,7 +27,9 @@ def read_text(path: Path) -> str:
     """Return the text of a file of up to 64 MiB. Raises ExportError naming the file."""
     try:
         return read_regular(path, MOST_DESCRIPTION_BYTES).decode()
-    except (OSError, UnicodeDecodeError):
+    except OSError as error:
+        raise broken_file(path, "text file", f"it cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
         raise broken_file(path, "text file", "it is not UTF-8 text") from None
 
 

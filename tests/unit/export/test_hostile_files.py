@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import shutil
 from collections import Counter
 from random import Random
@@ -18,12 +19,14 @@ from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.errors import ExportError
+from translane_export.core.file_readers import read_text
 from translane_export.core.settings import ExportSettings
 from translane_export.core.torch_model import build_model
 from translane_export.sources.readers import find_reader
 from translane_export.sources.weight_files import read_weights
 from translane_server.bundle.devices import choose_bundle
 from translane_server.core.errors import StartupError
+from translane_server.core.files import MOST_DESCRIPTION_BYTES
 from translane_server.text.tokenizer import load_tokenizer
 
 CASES = 60  # of each folder
@@ -55,6 +58,13 @@ def hostile_folder(folders, kind, number, work):
         manifest["files"][path.name] = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
+
+
+def test_a_text_of_any_size_is_not_read(tmp_path):
+    file = tmp_path / "samples.txt"
+    file.touch()
+    os.truncate(file, MOST_DESCRIPTION_BYTES + 1)
+    assert refusal(ExportError, read_text, file).endswith(": it has 67,108,865 bytes, and at most 67,108,864 are read")
 
 
 def check(error):
