@@ -133,10 +133,12 @@ class KeptWeights:
                 total[name] = total[name] + tensor
         return {name: tensor / len(paths) for name, tensor in total.items()}
 
-    def delete(self, steps: Sequence[int]) -> None:
-        """Delete the weights of `steps`, where they are there."""
-        for step in steps:
-            self._path(step).unlink(missing_ok=True)
+    def keep(self, steps: Sequence[int]) -> None:
+        """Delete the weights of all steps but `steps`."""
+        kept = set(map(self._path, steps))
+        for path in self._folder.glob("step-*.safetensors"):
+            if path not in kept:
+                path.unlink()
 
     def _path(self, step: int) -> Path:
         return self._folder / f"step-{step:07d}.safetensors"

@@ -163,9 +163,10 @@ class Trainer:
             with self._limit.measure(_VALIDATION):
                 self._validate(log)
                 self._save_state()
-                # Weights that no later average takes go once the state that leaves them out is on disk.
-                self._kept.delete(self._state.checkpoints[: -self._settings.average])
+                # Weights that no later average takes go once the state that leaves them out is on disk. Of those that
+                # the end of an earlier part left, no state knows.
                 self._state.checkpoints = self._state.checkpoints[-self._settings.average :]
+                self._kept.keep(self._state.checkpoints)
                 log.begin_window()
         self._follow()
         seed_others(self._settings.seed, self._state.step, self._parallel)

@@ -117,6 +117,14 @@ def test_a_run_killed_in_full_flight_resumes_exactly(run_flags, tmp_path):
     assert [step for step, _loss in killed] == sorted({step for step, _loss in killed})
 
 
+@pytest.mark.slow
+def test_weights_that_no_average_takes_go(run_flags, tmp_path):
+    for steps in (15, 35, 45):  # each time between two validations
+        assert main(run_flags(max_steps=steps, resume=True)) == 0
+    kept = sorted(path.name for path in (tmp_path / "run" / "weights").iterdir())
+    assert kept == [f"step-{step:07d}.safetensors" for step in (30, 40, 45)]
+
+
 def _losses(history: Path) -> list[tuple[int, float]]:
     return [(record["step"], record["loss"]) for record in read_history(history) if record["kind"] == "step"]
 
