@@ -104,8 +104,9 @@ def export_checkpoint(
     log(f"reading {settings.checkpoint}")
     reader = reader or find_reader(settings.checkpoint)
     checkpoint = reader.read(settings.checkpoint)
+    chosen = "decoding_defaults" in settings.model_fields_set
     settings = complete(settings, checkpoint)
-    _log_search(settings, checkpoint, log)
+    _log_search(settings, () if chosen else checkpoint.left_out_search, log)
     pruning = plan_pruning(settings, checkpoint)
     if summary := pruning.summary(checkpoint):
         log(summary)
@@ -233,11 +234,11 @@ def _read_shortlist(settings: ExportSettings, checkpoint: Checkpoint, log: Log) 
     return found.shortlist
 
 
-def _log_search(settings: ExportSettings, checkpoint: Checkpoint, log: Log) -> None:
+def _log_search(settings: ExportSettings, left_out: Sequence[str], log: Log) -> None:
     if settings.decoding_defaults and str(settings.decoding_defaults) != "none":
         log(f"requests that set nothing are searched with {settings.decoding_defaults}")
-    if checkpoint.left_out_search and "decoding_defaults" not in settings.model_fields_set:
-        log(f"left out of the checkpoint's search, which the server's has not: {', '.join(checkpoint.left_out_search)}")
+    if left_out:
+        log(f"left out of the checkpoint's search, which the server's has not: {', '.join(left_out)}")
 
 
 def _choose_alignment(

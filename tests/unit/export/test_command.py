@@ -1,10 +1,12 @@
 """translane export: every failure is one sentence, an exit code and nothing left behind."""
 
+import dataclasses
 import re
 import shutil
 import signal
 import time
 import weakref
+from unittest.mock import Mock
 
 import onnx_ir as ir
 import pytest
@@ -17,6 +19,9 @@ from helpers.firefox_list import FirefoxList
 from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
+from translane_export.bundle_writer import export_checkpoint
+from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
 from translane_export.core.settings import ENV_PREFIX, ExportSettings, read_defaults
 from translane_export.graphs import writer
 from translane_export.graphs.writer import share_weights
@@ -54,6 +59,18 @@ def test_it_warns_of_a_model_of_unknown_languages(monkeypatch, tmp_path, capsys,
     monkeypatch.setattr("translane_export.bundle_writer.export_precisions", lambda _settings, log: [manifest])
     assert main(["anywhere", "-o", str(tmp_path / "bundle")]) == 0
     assert ("warning: the checkpoint does not say which languages" in capsys.readouterr().err) is warned
+
+
+@pytest.mark.parametrize(("asked", "said"), [({}, True), ({"decoding_defaults": "beam_size=2"}, False)])
+def test_it_names_what_of_the_checkpoints_search_is_left_out(checkpoint, tmp_path, monkeypatch, asked, said):
+    search = {"decoding_defaults": SearchDefaults(beam_size=4)}
+    found = dataclasses.replace(load_checkpoint(checkpoint), settings=search, left_out_search=("top_h 0.4",))
+    monkeypatch.setattr(bundle_writer, "plan_pruning", Mock(side_effect=ExportError("far enough")))
+    settings = ExportSettings(checkpoint=checkpoint, output=tmp_path / "bundle", **asked)
+    lines: list[str] = []
+    with pytest.raises(ExportError, match="far enough"):
+        export_checkpoint(settings, lines.append, reader=Mock(read=lambda _folder: found))
+    assert any(line.endswith("which the server's has not: top_h 0.4") for line in lines) is said
 
 
 def test_a_model_of_firefox_stays_in_the_cache_while_it_is_exported(monkeypatch, tmp_path):
