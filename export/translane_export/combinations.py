@@ -67,6 +67,8 @@ def complete(settings: ExportSettings, checkpoint: Checkpoint) -> ExportSettings
         defaults["precision"] = "fp32"  # the bundle's own has neither
     if "precision" in settings.model_fields_set or settings.format == "torchscript":
         defaults.pop("weight_storage", None)  # what the bundle stores suits the bundle's own precision and format
+    if settings.samples or settings.format == "torchscript":
+        defaults.pop("alignment_layer", None)  # chosen by the samples, and TorchScript files have none
     completed = settings.model_copy(update=defaults)
     search = completed.decoding_defaults
     has_shortlist = completed.shortlist or own_shortlist(completed, checkpoint)

@@ -175,6 +175,7 @@ def _settings(manifest: Manifest) -> dict[str, Any]:
         "default_max_length": manifest.decoding_defaults.max_length,
         "default_length_factor": manifest.decoding_defaults.length_factor,
         "decoding_defaults": manifest.decoding_defaults.search,
+        "alignment_layer": manifest.alignment.layer if manifest.alignment else None,
     }
 
 

@@ -123,6 +123,7 @@ def read(folder):
 def test_it_exports_to_the_same_bundle_with_no_flag(tmp_path, export):
     settings = {**export, "name": "mine", "license": "CC0", "attribution": "me", "max_source_tokens": 9}
     settings["decoding_defaults"] = SearchDefaults(beam_size=4, length_penalty=0.6)
+    settings["alignment_layer"] = 1
     folder = random_bundle(tmp_path / "bundle", export=settings, **SMALL)
     before = load_bundle(folder).manifest
     again = export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "again", threads=1))

@@ -20,6 +20,7 @@ from helpers.refusals import refusal
 from helpers.tiny_bundle import TINY
 from translane_export import bundle_writer
 from translane_export.bundle_writer import export_checkpoint
+from translane_export.combinations import complete
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ENV_PREFIX, ExportSettings, read_defaults
@@ -71,6 +72,15 @@ def test_it_names_what_of_the_checkpoints_search_is_left_out(checkpoint, tmp_pat
     with pytest.raises(ExportError, match="far enough"):
         export_checkpoint(settings, lines.append, reader=Mock(read=lambda _folder: found))
     assert any(line.endswith("which the server's has not: top_h 0.4") for line in lines) is said
+
+
+@pytest.mark.parametrize(
+    ("more", "layer"),
+    [({}, 1), ({"alignment_layer": 0}, 0), ({"samples": "texts"}, None), ({"format": "torchscript"}, None)],
+)
+def test_a_bundle_keeps_its_alignment_layer_unless_samples_choose(checkpoint, more, layer):
+    found = dataclasses.replace(load_checkpoint(checkpoint), settings={"alignment_layer": 1})
+    assert complete(ExportSettings(checkpoint=checkpoint, output=checkpoint, **more), found).alignment_layer == layer
 
 
 def test_a_model_of_firefox_stays_in_the_cache_while_it_is_exported(monkeypatch, tmp_path):
