@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 
 from fakes.models import Model, turns
+from helpers.http_calls import until
 from translane.results import ModelState
 from translane_server.core.errors import BundleError, QueueFullError, SettingsError, UnavailableError
 from translane_server.models import served_model
@@ -117,14 +118,11 @@ async def test_a_request_during_a_reload_makes_one_more(registry, library, caplo
     model = library.models["zh-en"]
     model.loader.gate.clear()
     registry.request_reload()
-    await turns()
-    assert model.loader.loads == 2
+    await until(lambda: model.loader.loads == 2)  # the folders are looked at on a thread
     for _ in range(5):
         registry.request_reload()
     model.loader.gate.set()
-    async with asyncio.timeout(5):
-        while len(caplog.records) < 2:  # noqa: ASYNC110 the loop tells the log
-            await asyncio.sleep(0.001)
+    await until(lambda: len(caplog.records) == 2)
     await turns()
     assert [record.getMessage() for record in caplog.records] == ["reloaded: 0 changed, 0 new, 0 removed"] * 2
     assert model.loader.loads == 3
