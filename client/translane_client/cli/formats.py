@@ -62,7 +62,7 @@ class TranslationFormat:
 def stream_json(index: int, translation: StreamedTranslation) -> str:
     """The line of JSON that ends the translation of text `index`."""
     shown = asdict(translation)
-    about = {name: shown[name] for name in ("timing", "treatment", "models")}
+    about = {name: shown[name] for name in ("timing", "treatment", "models", "versions")}
     return to_json({"index": index, **shown["hypothesis"], **about})
 
 

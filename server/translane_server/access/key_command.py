@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from translane.arguments import Parser
 from translane_server.access.keys import (
     MOST_HOLDERS,
+    MOST_KEYS_OF_A_HOLDER,
     Holders,
     Key,
     KeyHolder,
@@ -91,6 +92,10 @@ def _change(path: Path, arguments: argparse.Namespace) -> str:
 
 
 def _add(holder: KeyHolder, arguments: argparse.Namespace) -> tuple[KeyHolder, str]:
+    if arguments.expires and arguments.expires <= datetime.now(UTC):
+        raise SettingsError("--expires: this time is over")
+    if len(holder.keys) >= MOST_KEYS_OF_A_HOLDER:
+        raise KeysError(f"{arguments.name} has {MOST_KEYS_OF_A_HOLDER} keys, and no more are accepted; remove one")
     token = make_token()
     key = Key(sha256=digest_of(token).hex(), expires=arguments.expires)
     return _changed(holder, arguments, keys=(*holder.keys, key)), token

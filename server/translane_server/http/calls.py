@@ -48,6 +48,9 @@ _METADATA = (b"authorization", b"traceparent", b"tracestate")
 _METADATA_BYTES = 8 * 1024
 _BYTES_OF_A_HEADER = 32
 
+# Encodings of documents that do not name their own. UTF-16 is known by its byte order mark.
+_CHARSETS = ("", "charset=utf-8", "charset=us-ascii", "charset=utf-16")
+
 # Longest time that a caller may give a call [seconds]. `request_timeout` ends calls sooner.
 _LONGEST_TIMEOUT = 1e9
 
@@ -248,6 +251,8 @@ def _type_of(scope: Scope, accepted: Collection[str], problem: str) -> str:
     kind, charset = kind.strip(), parameters.strip().replace('"', "")
     if kind not in accepted or (kind == JSON_TYPE and charset not in ("", "charset=utf-8")):
         raise wrong("content-type", problem, status, {"accept-post": ", ".join(accepted)})
+    if kind in KINDS and not KINDS[kind].declared and charset not in _CHARSETS:
+        raise wrong("content-type", "names another encoding than UTF-8, and no file of this kind names its own", status)
     if headers.get("content-encoding", "").lower() not in ("", "identity"):
         problem = "must be identity: compressed requests are not taken"
         raise wrong("content-encoding", problem, status, {"accept-encoding": "identity"})

@@ -182,7 +182,7 @@ def _files(*, describes: bool) -> Iterator[Route]:
     """The description of the RPCs, and the files of the page. They are open: all data needs the caller's key."""
     folder = files(__package__)
     for file in folder.joinpath("page").iterdir():
-        if kind := _TYPES.get(PurePath(file.name).suffix):
+        if (kind := _TYPES.get(PurePath(file.name).suffix)) and (describes or file.name != "docs.html"):
             path = _PAGES.get(file.name, f"/page/{file.name}")
             yield _file(path, file.read_bytes(), _POLICY | {"content-type": kind})
     if describes:

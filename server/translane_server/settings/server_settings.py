@@ -201,7 +201,7 @@ class ServerSettings(Settings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level to log; info has a line for each call, and debug more of each."""
     log_texts: bool = False
-    """Log the texts of requests and their translations (at debug)."""
+    """Log the texts of requests and their translations (at debug), but none of documents."""
     model_settings: Annotated[Mapping[str, Mapping[str, Any]], Flag(in_file=True)] = {}
     """Settings of single models: a table of the file for each, such as [model_settings.zh-en]."""
 

@@ -77,9 +77,10 @@ def test_set_changes_limits_and_takes_them_away(keys, path):
 
 
 def test_list_shows_the_beginnings_of_hashes(keys, path):
-    _, out, _ = keys("add", "b", "--expires", "2001-01-01T00:00:00Z", "--sentences-in-flight", "5", "--note", "x")
+    _, out, _ = keys("add", "b", "--sentences-in-flight", "5", "--note", "x")
+    _, newer, _ = keys("rotate", "b", "--keep", "2001-01-01T00:00:00Z")
     _, other, _ = keys("add", "a")
-    digests = [digest_of(token.strip()).hex() for token in (other, out)]
+    digests = [digest_of(token.strip()).hex() for token in (other, out, newer)]
     code, out, _ = keys("list")
     assert code == 0
     assert out.splitlines() == [
@@ -87,6 +88,7 @@ def test_list_shows_the_beginnings_of_hashes(keys, path):
         f"    {digests[0][:12]}  does not expire",
         "b  5 sentences in flight  (x)",
         f"    {digests[1][:12]}  expired 2001-01-01 00:00 UTC",
+        f"    {digests[2][:12]}  does not expire",
     ]
 
 
@@ -142,12 +144,18 @@ def test_a_holder_has_a_bounded_number_of_keys(keys, path):
     for _ in range(MOST_KEYS_OF_A_HOLDER):
         assert keys("add", "a")[0] == 0
     code, out, err = keys("add", "a")
+    assert (code, out) == (1, "")
+    assert "a has 16 keys, and no more are accepted" in err
+
+
+def test_a_new_key_that_has_expired_is_refused(keys, path):
+    code, out, err = keys("add", "a", "--expires", "2001-01-01T00:00:00Z")
     assert (code, out) == (2, "")
-    assert "at most 16 items" in err
+    assert "--expires: this time is over" in err
 
 
 def test_rotation_goes_on_when_older_keys_have_expired(keys, path):
-    keys("add", "a", "--expires", "2001-01-01T00:00:00Z")
+    keys("add", "a")
     for _ in range(MOST_KEYS_OF_A_HOLDER):
         assert keys("rotate", "a", "--keep", "2001-01-01T00:00:00Z")[0] == 0
     assert len(load_keys(path)["a"].keys) == 2
