@@ -19,7 +19,15 @@ from typing import Any, ClassVar, Generic, NamedTuple, Unpack
 
 import grpc
 
-from translane.errors import Cancelled, DeadlineExceeded, QueueFull, TranslaneError, Unavailable, checked_items
+from translane.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    InvalidArgument,
+    QueueFull,
+    TranslaneError,
+    Unavailable,
+    checked_items,
+)
 from translane.v1 import translation_pb2_grpc
 from translane_client._addresses import DEFAULT_PORT
 from translane_client._requests import (
@@ -40,6 +48,8 @@ DEFAULT_CONNECT_TIMEOUT = 5.0
 
 MOST_BYTES = 1 << 20
 """The largest request that the client makes of several items. A server takes as much by default."""
+
+_TOO_LONG = "REQUEST_TOO_LONG"  # the reason of a request whose items may be accepted in several requests
 
 # What an item takes in a message beside its text: tags and lengths of it and of its parts, at the most.
 _ITEM_BYTES = 32
@@ -317,7 +327,7 @@ class BaseClient:
         """
         window = deque[Any]()
         while (batch := (yield from batches.next()))[0]:
-            answering = self._answers(batches.job.call(*batch), deadline(), patient)
+            answering = self._answers(batches.job, *batch, deadline(), patient)
             if batches.are_over and not window:  # nothing runs beside it
                 yield from answering
                 break
@@ -329,8 +339,23 @@ class BaseClient:
         if batches.error:
             raise batches.error
 
-    def _answers(self, call: Call[list[Any]], deadline: float, patient: bool = False) -> Steps:
-        yield Hand((yield from self._exchange(call, deadline, patient)))
+    def _server_info(self, timeout: float | None) -> Steps:
+        yield Hand((yield from self._exchange(server_call(), self._deadline(timeout))))
+
+    def _answers(
+        self, job: Job[Any, Any], items: Sequence[Any], offset: int, deadline: float, patient: bool = False
+    ) -> Steps:
+        """Hands out the answers to some items: by one request, or by several if the server finds it too long."""
+        try:
+            answers = yield from self._exchange(job.call(items, offset), deadline, patient)
+        except InvalidArgument as error:
+            middle = len(items) // 2
+            if error.reason != _TOO_LONG or not middle:
+                raise
+            yield from self._answers(job, items[:middle], offset, deadline, patient)
+            yield from self._answers(job, items[middle:], offset + middle, deadline, patient)
+        else:
+            yield Hand(answers)
 
     def _size(self, deadline: float) -> Generator[Any, Any, int]:
         """The size of batches. One that was left open becomes what the server takes at once."""

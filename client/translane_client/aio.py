@@ -15,7 +15,7 @@ from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import AsyncTranslationStream
 from translane_client._core import END, BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
-from translane_client._requests import document_call, score_job, server_call, stream_call, translate_job
+from translane_client._requests import document_call, score_job, stream_call, translate_job
 
 
 class AsyncClient(BaseClient):
@@ -93,7 +93,7 @@ class AsyncClient(BaseClient):
 
     async def server_info(self, *, timeout: float | None = None) -> ServerInfo:  # noqa: ASYNC109 - travels to the server
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        (info,) = await self._list(self._answers(server_call(), self._deadline(timeout)))
+        (info,) = await self._list(self._server_info(timeout))
         return info  # type: ignore[no-any-return]
 
     async def models(self, *, timeout: float | None = None) -> list[ModelInfo]:  # noqa: ASYNC109 - travels to the server

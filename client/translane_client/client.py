@@ -16,7 +16,7 @@ from translane.options import DocumentOptions, ScoreOptions, TranslateOptions
 from translane.results import DocumentProgress, ModelInfo, Score, ServerInfo, TranslatedDocument, Translation
 from translane.streams import TranslationStream
 from translane_client._core import END, BaseClient, Hand, Next, Open, Send, Sleep, Start, Steps
-from translane_client._requests import document_call, score_job, server_call, stream_call, translate_job
+from translane_client._requests import document_call, score_job, stream_call, translate_job
 
 
 class Client(BaseClient):
@@ -131,7 +131,7 @@ class Client(BaseClient):
 
     def server_info(self, *, timeout: float | None = None) -> ServerInfo:
         """The server's version, limits and models; `timeout` is a deadline in seconds."""
-        (info,) = self._values(self._answers(server_call(), self._deadline(timeout)))
+        (info,) = self._values(self._server_info(timeout))
         return info  # type: ignore[no-any-return]
 
     def models(self, *, timeout: float | None = None) -> list[ModelInfo]:

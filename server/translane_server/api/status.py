@@ -19,6 +19,7 @@ DOMAIN = "translane"
 
 CODES: Mapping[type[errors.RequestError], StatusCode] = {
     errors.InvalidRequestError: StatusCode.INVALID_ARGUMENT,
+    errors.RequestTooLongError: StatusCode.INVALID_ARGUMENT,
     errors.ModelNotFoundError: StatusCode.NOT_FOUND,
     errors.ModelRefusedError: StatusCode.FAILED_PRECONDITION,
     errors.UnknownMethodError: StatusCode.UNIMPLEMENTED,

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
@@ -187,11 +188,19 @@ def _end(translator: AsyncTranslator, loop: asyncio.AbstractEventLoop, thread: t
     if threading.current_thread() is thread:  # it is garbage and found there, or closed by what is told of progress
         threading.Thread(target=_end, args=(translator, loop, thread)).start()
         return
-    for ending in (translator.close(), loop.shutdown_default_executor()):
+    for ending in (translator.close(), _end_others(), loop.shutdown_default_executor()):
         asyncio.run_coroutine_threadsafe(ending, loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()
+
+
+async def _end_others() -> None:
+    """End what still waits, such as for an iterator of the caller's that does not go on."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
@@ -205,7 +214,7 @@ async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
     while not failure:
         batch.clear()
         try:
-            await asyncio.to_thread(batch.extend, itertools.islice(iterator, _READ_AHEAD))
+            await _on_a_thread(partial(batch.extend, itertools.islice(iterator, _READ_AHEAD)))
         except Exception as error:  # noqa: BLE001 (it is the caller's)
             failure = error
         for item in batch:
@@ -214,6 +223,23 @@ async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
             break
     if failure:
         raise failure
+
+
+def _on_a_thread(call: Callable[[], None]) -> asyncio.Future[None]:
+    """Call it on a thread that nobody waits for: the caller's iterator may never go on."""
+    called = concurrent.futures.Future[None]()
+    called.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 (who waits raises it)
+            called.set_exception(error)
+        else:
+            called.set_result(None)
+
+    threading.Thread(target=run, daemon=True).start()
+    return asyncio.wrap_future(called)
 
 
 async def _next(items: AsyncGenerator[_Item], end: _Item, turn: asyncio.Lock) -> _Item:

@@ -48,11 +48,18 @@ from translane.results import (
     StreamedTranslation,
     TranslatedDocument,
     Translation,
+    Translations,
 )
 from translane.streams import AsyncTranslationStream
 from translane_server.api.service import server_info
 from translane_server.api.status import CODES
-from translane_server.core.errors import InvalidRequestError, QueueFullError, RequestError, SettingsError
+from translane_server.core.errors import (
+    InvalidRequestError,
+    QueueFullError,
+    RequestError,
+    RequestTooLongError,
+    SettingsError,
+)
 from translane_server.models.build import loaded_models
 from translane_server.models.registry import Registry
 from translane_server.settings.loader import first_problem
@@ -156,23 +163,18 @@ class AsyncTranslator:
         options = checked_options(given)
         asked = DocumentRequest(content, mime_type, **languages, options=options, replace_translations=anew)
 
-        async def translated() -> TranslatedDocument:
-            try:
-                check_names(asked)
-                models = self._registry
-                opened = await open_document(asked, models, "")
-                translator = models.translator(opened.request)
-                async with aclosing(translate_document(opened, translator, models, ticket)) as events:
-                    async for event in events:
-                        if isinstance(event, TranslatedDocument):
-                            return event
-                        if progress:
-                            progress(event)
-            except RequestError as error:
-                raise _error(error) from None
+        async def translated(models: Registry) -> TranslatedDocument:
+            opened = await open_document(asked, models, "")
+            translator = models.translator(opened.request)
+            async with aclosing(translate_document(opened, translator, models, ticket)) as events:
+                async for event in events:
+                    if isinstance(event, TranslatedDocument):
+                        return event
+                    if progress:
+                        progress(event)
             raise AssertionError("a document has an end")
 
-        return await self._within(timeout, translated)
+        return await self._within(timeout, self._patiently, translated, asked)
 
     async def score(self, pairs: Iterable[tuple[str, str]], **request: Unpack[ScoreOptions]) -> list[Score]:
         """Score given translations, in order; see `Translator.score`."""
@@ -210,9 +212,19 @@ class AsyncTranslator:
         async def ask(texts: Sequence[str], offset: int) -> list[Translation]:
             texts = [checked_text(text, f"texts[{number}]") for number, text in enumerate(texts, offset)]
             asked = replace(without_texts, texts=texts)
-            answer = await self._patiently(
-                lambda models: models.translator(asked).translate(asked, ticket), asked, offset
-            )
+
+            async def translated(models: Registry) -> Translations | None:
+                try:
+                    return await models.translator(asked).translate(asked, ticket)
+                except RequestTooLongError:
+                    if len(texts) > 1:
+                        return None
+                    raise
+
+            answer = await self._patiently(translated, asked, offset)
+            if answer is None:
+                middle = len(texts) // 2
+                return [*await ask(texts[:middle], offset), *await ask(texts[middle:], offset + middle)]
             timing, versions = answer.timing, dict(answer.versions)
             return [
                 replace(each, models=each.models or answer.models, timing=timing, versions=versions)
@@ -235,7 +247,10 @@ class AsyncTranslator:
         return ask, timeout
 
     async def _patiently(
-        self, call: Callable[[Registry], Awaitable[_Answer]], asked: TranslationRequest | ScoringRequest, offset: int
+        self,
+        call: Callable[[Registry], Awaitable[_Answer]],
+        asked: TranslationRequest | DocumentRequest | ScoringRequest,
+        offset: int = 0,
     ) -> _Answer:
         """Make a call, again while others fill the queue."""
         while True:
@@ -341,7 +356,9 @@ class Stream:
         """The deltas that are not empty."""
         if self._is_stopped:
             raise Cancelled("the call was cancelled")
-        self._translating = asyncio.create_task(self._translator._within(self._timeout, self._translate))
+        translator = self._translator
+        answering = translator._within(self._timeout, translator._patiently, self._translate, self._asked)
+        self._translating = asyncio.create_task(answering)
         self._translating.add_done_callback(lambda _task: self._deltas.put_nowait(None))
         try:
             while (delta := await self._deltas.get()) is not None:
@@ -353,17 +370,12 @@ class Stream:
             self._translating.cancel()
             await asyncio.gather(self._translating, return_exceptions=True)
 
-    async def _translate(self) -> None:
-        try:
-            check_names(self._asked)
-            translator = self._translator._registry.translator(self._asked)
-            async with aclosing(translator.stream(self._asked, self._ticket)) as news:
-                async for delta in news:
-                    self.translation = delta.translation
-                    if delta.text:
-                        self._deltas.put_nowait(delta.text)
-        except RequestError as error:
-            raise _error(error) from None
+    async def _translate(self, models: Registry) -> None:
+        async with aclosing(models.translator(self._asked).stream(self._asked, self._ticket)) as news:
+            async for delta in news:
+                self.translation = delta.translation
+                if delta.text:
+                    self._deltas.put_nowait(delta.text)
 
 
 def _settings(model: str | Path | Sequence[str | Path], workers: int | None, given: dict[str, Any]) -> ServerSettings:

@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
+import re
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from urllib.parse import urlsplit
 
 import uvloop
 
@@ -64,9 +64,8 @@ def changed(settings: ServerSettings) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, str) and "://" in value:  # may have a password
-        parts = urlsplit(value)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
+    if isinstance(value, str) and "://" in value:  # may have a password, and a query with one
+        return re.sub("(?<=://)[^/]*@", "", value).partition("?")[0]
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

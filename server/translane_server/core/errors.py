@@ -11,6 +11,7 @@
     └── KeysError               the file of callers' keys cannot be read
     RequestError              sent to the caller; `reason` is stable and machine-readable
     ├── InvalidRequestError     a field of the request is wrong
+    │   └── RequestTooLongError its texts have too many sentences for one request
     ├── ModelNotFoundError      there is no model of that name, or none for those languages
     ├── ModelRefusedError       a model cannot be loaded; for the operator who asked for it
     ├── UnknownMethodError      the protocol does not have the method
@@ -112,6 +113,15 @@ class InvalidRequestError(RequestError):
     def __init__(self, *violations: FieldViolation) -> None:
         self.violations = violations
         super().__init__("; ".join(f"{v.field}: {v.description}" for v in violations))
+
+
+class RequestTooLongError(InvalidRequestError):
+    """The texts of a request have more sentences than may wait at one time. Fewer of them in a request may be accepted.
+
+    The Python client then sends the request in parts.
+    """
+
+    reason = "REQUEST_TOO_LONG"
 
 
 class ModelNotFoundError(RequestError):

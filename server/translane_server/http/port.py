@@ -183,8 +183,10 @@ def _files(*, describes: bool) -> Iterator[Route]:
     folder = files(__package__)
     for file in folder.joinpath("page").iterdir():
         if (kind := _TYPES.get(PurePath(file.name).suffix)) and (describes or file.name != "docs.html"):
-            path = _PAGES.get(file.name, f"/page/{file.name}")
-            yield _file(path, file.read_bytes(), _POLICY | {"content-type": kind})
+            path, content = _PAGES.get(file.name, f"/page/{file.name}"), file.read_bytes()
+            if not describes:
+                content = content.replace(b'<a href="docs">API</a> ', b"")
+            yield _file(path, content, _POLICY | {"content-type": kind})
     if describes:
         description = folder.joinpath("openapi.json").read_bytes()
         yield _file("/openapi.json", description, {"content-type": "application/json"})

@@ -121,7 +121,7 @@ class StoredGlossaries:
 
         Tags are looked up as those of a request among a model's languages: `de-AT` finds `de`.
         """
-        named = [each for each in self._glossaries if each.name == name]
+        named = [each for each in self._glossaries if each.name == name and lookup(target, [each.target])]
         from_tag = lookup(source, [each.source for each in named])
         named = [each for each in named if each.source == from_tag]
         to_tag = lookup(target, [each.target for each in named])

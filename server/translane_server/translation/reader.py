@@ -10,7 +10,7 @@ from translane.requests import TranslationRequest
 from translane.results import Treatment
 from translane_server.bundle.manifest import Manifest
 from translane_server.core.budget import UNLIMITED, Budget, OverBudgetError
-from translane_server.core.errors import FieldViolation, InvalidRequestError
+from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestTooLongError
 from translane_server.text.characters import untold_letters
 from translane_server.text.glossaries import StoredGlossaries
 from translane_server.text.marked_text import MarkedBlock, MarkedText, TaggedText, TakenOut
@@ -164,7 +164,9 @@ class TranslateReader:
                     prepared.append(_cut_text(plan, name, text, document, remaining, budget))
             except TooManySentencesError:
                 problem = f"has too many sentences, at most {most} are accepted in a request"
-                return [], [*wrong, FieldViolation(name, problem)]
+                if wrong:
+                    return [], [*wrong, FieldViolation(name, problem)]
+                raise RequestTooLongError(FieldViolation(name, problem)) from None
             except InvalidRequestError as error:  # reported together with all other violations
                 wrong += error.violations
                 continue

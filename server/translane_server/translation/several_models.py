@@ -167,7 +167,7 @@ class ThroughPivot:
         try:
             yield
         except InvalidRequestError as error:
-            raise InvalidRequestError(
+            raise type(error)(
                 *(
                     FieldViolation(each.field, f"its translation into {self.language} {each.description}")
                     if each.field.startswith("text")
@@ -261,7 +261,7 @@ class ByLanguage:
             return await translator.translate(part, ticket)
         except InvalidRequestError as error:  # the caller has other numbers for the texts
             renamed = [FieldViolation(_renumbered(each.field, numbers), each.description) for each in error.violations]
-            raise InvalidRequestError(*renamed) from None
+            raise type(error)(*renamed) from None
 
     async def find(self, request: TranslationRequest, caller: str) -> list[str]:
         """Return the language of each text, among those that can be translated to the request's target language.

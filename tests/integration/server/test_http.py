@@ -53,6 +53,7 @@ async def test_health_and_the_description_are_pages():
         described = await request(port, "GET", "/openapi.json")
         assert described.json["openapi"] == "3.1.0"
     async with serving(http_port=0, reflection=False) as running:
+        assert b'href="docs"' not in (await request(running.server.http_port, "GET", "/")).body
         for path in ("/openapi.json", "/docs"):
             assert (await request(running.server.http_port, "GET", path)).status == 404
 

@@ -119,6 +119,18 @@ def test_an_error_of_the_callers_iterator_comes_after_the_answers_before_it(tran
     assert received == [each.text for each in translator.translate(SENTENCES)]
 
 
+def test_many_paragraphs_are_translated_beside_a_document(translator):
+    """In requests of as many sentences as the queue takes, and in turn."""
+    paragraphs = [f"{''.join(SENTENCES[:10])}{number}" for number in range(150)]
+    with ThreadPoolExecutor(2) as threads:
+        document = threads.submit(translator.translate_document, "\n".join(SENTENCES * 20).encode(), "text/plain")
+        stream = threads.submit(lambda: "".join(translator.translate_stream("".join(SENTENCES * 5))))
+        found = translator.translate(paragraphs, max_length=2)
+        assert len(found) == 150
+        assert document.result().content
+        assert stream.result()
+
+
 def test_ctrl_c_ends_an_iterator(translator):
     texts = (SENTENCES[0] for _ in itertools.count())
     threading.Timer(1, signal.raise_signal, [signal.SIGINT]).start()
@@ -214,6 +226,20 @@ def test_what_is_told_of_progress_may_close_but_not_ask(monkeypatch):
     with pytest.raises(Cancelled):
         translator.translate_document(b"a", "text/plain", progress=lambda _: translator.close())
     wait_until(lambda: not processes("test_progress"), 10)
+
+
+def test_a_translator_closes_beside_an_iterator_that_never_goes_on(monkeypatch):
+    monkeypatch.setenv("MARK", "test_never")
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as lines:
+        with Translator(BUNDLE) as translator, ThreadPoolExecutor(1) as thread:
+            found = thread.submit(list, translator.translate_iter(lines))
+            wait_until(lambda: any(each.is_alive() and each.daemon for each in threading.enumerate()[1:]), 10)
+            translator.close()
+            with pytest.raises((Cancelled, RuntimeError)):
+                found.result(timeout=20)
+        assert not processes("test_never")
+        os.close(writing)  # it goes on now
 
 
 async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):

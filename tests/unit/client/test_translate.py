@@ -12,7 +12,7 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import PATIENCE, FakeServer, answer, refuses, translated
+from unit.client.fake_server import PATIENCE, FakeServer, answer, bad_fields, fails, reason, refuses, translated
 
 from translane import AsyncClient, Client, FinishReason, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
@@ -185,6 +185,22 @@ def test_an_error_of_the_callers_iterator_comes_after_the_answers_before_it(serv
     with pytest.raises(OSError, match="the disk is gone"):
         received.extend(each.text for each in connect(server.address, batch_size=5).translate_iter(texts()))
     assert received == [f"<{number}>" for number in range(count)]
+
+
+def test_a_request_that_is_too_long_is_sent_in_parts(server, connect):
+    too_long = reason("REQUEST_TOO_LONG"), bad_fields(("texts[2]", "has too many sentences"))
+    refuse = fails(grpc.StatusCode.INVALID_ARGUMENT, "too long", *too_long)
+
+    def at_most_two(request, context):
+        return answer(request) if len(request.texts) <= 2 else refuse(request, context)
+
+    server.always = at_most_two
+    texts = [str(number) for number in range(20)]
+    found = connect(server.address, batch_size=8).translate(texts)
+    assert [each.text for each in found] == [f"<{each}>" for each in texts]
+    server.always = refuse
+    with pytest.raises(InvalidArgument, match="too long"):
+        connect(server.address, batch_size=8).translate(texts)
 
 
 def test_reading_runs_at_most_the_window_ahead(server, connect):

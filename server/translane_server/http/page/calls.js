@@ -94,10 +94,15 @@ function post(request, signal) {
   return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request), signal };
 }
 
-async function send(path, { headers = {}, ...options }) {
-  let answer;
+async function send(path, { headers: own = {}, ...options }) {
+  let answer, headers;
   try {
-    answer = await fetch(path, { ...options, headers: { ...headers, ...key.headers }, cache: "no-store" });
+    headers = new Headers({ ...own, ...key.headers });
+  } catch { // a program has put a character of its own into it
+    throw new ServerError({ code: UNAUTHENTICATED, message: "A key has only letters and digits of ASCII." });
+  }
+  try {
+    answer = await fetch(path, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ServerError({ message: "The server does not answer." });

@@ -68,6 +68,7 @@ export class DocumentBox {
       this.#tell(new Error(`${file.name} is of a kind that is not translated. These are: ${Object.keys(TYPES).join(", ")}`));
       return;
     }
+    const request = this.#choices.request; // another target may be chosen meanwhile
     this.#running = new AbortController();
     const { signal } = this.#running;
     const bar = this.#place.querySelector("progress");
@@ -77,13 +78,13 @@ export class DocumentBox {
     setField(this.#place, "name", file.name);
     setField(this.#place, "facts", "");
     try {
-      const { content, end } = await translateDocument(file, type, this.#choices.request, signal, ({ textsDone = 0, texts = 0 }) => {
+      const { content, end } = await translateDocument(file, type, request, signal, ({ textsDone = 0, texts = 0 }) => {
         if (signal.aborted) return;
         if (texts) [bar.max, bar.value] = [texts, textsDone];
         setField(this.#place, "facts", `${count(textsDone)} of ${count(texts)} texts`);
       });
       if (signal.aborted) return;
-      this.#save(content, type, `${stem}.${this.#choices.request.targetLanguage ?? "translated"}.${ending}`);
+      this.#save(content, type, `${stem}.${request.targetLanguage ?? "translated"}.${ending}`);
       setField(this.#place, "facts", [time(Number.parseFloat(end.timing?.total ?? "0")), ...(end.models ?? [])].join(" · "));
     } catch (error) {
       if (signal.aborted) return;

@@ -22,6 +22,7 @@ export class Translator {
   #source = null; // the element of each source token of the text that is shown
   #timer = 0;
   #running = new AbortController(); // of what is shown now
+  #asked = null; // the one of what alternatives are asked for
   #isLinked = false; // whether the alignment of what is shown now is asked for
   #isOffered = false;
 
@@ -202,7 +203,9 @@ export class Translator {
     const { alternatives } = this.#fields;
     this.#list.hidden = !this.#list.hidden;
     alternatives.ariaExpanded = String(!this.#list.hidden);
-    if (this.#list.hidden || this.#list.children.length) return;
+    const running = this.#running;
+    if (this.#list.hidden || this.#list.children.length || this.#asked === running) return;
+    this.#asked = running; // the button may be pressed again before the answer is there
     const beams = Math.min(ALTERNATIVES, this.choices.mostBeams);
     try {
       const translation = await this.#ask({ beamSize: beams, numHypotheses: beams });
@@ -213,6 +216,8 @@ export class Translator {
         setField(item, "facts", "score" in hypothesis ? `score ${hypothesis.score.toFixed(3)}` : "");
       }
     } catch (error) {
+      if (this.#asked !== running) return;
+      this.#asked = null;
       document.querySelector("#problem").textContent = error.toString();
     }
   }

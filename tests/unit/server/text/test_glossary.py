@@ -280,6 +280,8 @@ STORED = StoredGlossaries(
         ("medical", "de", "pt"),
         ("law", "de", "en"),
         ("any", "und", "en"),
+        ("mixed", "de", "en"),
+        ("mixed", "de-AT", "fr"),
     )
 )
 
@@ -302,11 +304,15 @@ def test_the_nearest_language_is_found():
     assert STORED.find("medical", "de", "pt-PT") not in (None, of_brazil)
 
 
+def test_the_nearest_language_is_one_of_those_with_the_target():
+    assert STORED.find("mixed", "de-AT", "en") is not None
+
+
 def test_the_names_for_a_model():
     assert StoredGlossaries().problem("x", "de", "en") == "this server has none"
     assert STORED.problem("a\nb", "fr", "it").startswith(r"'a\nb' is not a glossary of this server")
     assert StoredGlossaries().names(("de",), ("en",)) == ()
-    assert STORED.names(("deu_Latn", "fra_Latn"), ("eng_Latn",)) == ("any", "law", "medical")
-    assert STORED.names(("und",), ("und",)) == ("any", "law", "medical")
+    assert STORED.names(("deu_Latn", "fra_Latn"), ("eng_Latn",)) == ("any", "law", "medical", "mixed")
+    assert STORED.names(("und",), ("und",)) == ("any", "law", "medical", "mixed")
     assert STORED.names(("fr",), ("en",)) == ("any",)
     assert STORED.names(("fr",), ("it",)) == ()
