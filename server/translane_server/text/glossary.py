@@ -78,6 +78,12 @@ class Words:
         return known
 
 
+def of_words(text: str, flags: Sequence[int]) -> list[int]:
+    """Return the flag of each character of a text, from the flags of its words. No normal form has other words."""
+    words = _WORD.finditer(text.translate(_KINDS))
+    return [flag for flag, word in zip(flags, words, strict=False) for _ in word.group()]
+
+
 def stemmer_of(language: str) -> str:
     """Return the name of the stemmer for a BCP-47 tag; "" if there is none."""
     return STEMMERS.get(language_of(language), "")

@@ -17,8 +17,10 @@ _WORD = regex.compile(r"[\p{L}\p{N}\p{M}_]+(?:['’][\p{L}\p{M}]+)*")
 _PUNCTUATION = regex.compile(r"[\p{Pd}\p{Ps}\p{Pe}\p{Pi}\p{Pf}.,:;!?…·\"'、。，：；！？．\s]+")
 
 
-def unknown_parts(text: str, ids: Sequence[int], spans: Sequence[Span | None], unknown: int) -> list[Span]:
-    """Return the parts of `text` that are unknown, from left to right.
+def unknown_parts(
+    text: str, ids: Sequence[int], spans: Sequence[Span | None], unknown: int, of_terms: Sequence[int] = ()
+) -> list[Span]:
+    """Return the parts of `text` that are unknown, from left to right; none that has characters `of_terms`.
 
     A part with letters of a script that writes spaces is extended to whole words. Parts with only white space between
     them are one. `ids` and `spans` are those of its tokens.
@@ -34,6 +36,8 @@ def unknown_parts(text: str, ids: Sequence[int], spans: Sequence[Span | None], u
             continue
         if _WORD.search(surface) and not UNSPACED_LETTER.search(surface):
             start, end = _extended(text, start, end)
+        if any(of_terms[start:end]):
+            continue
         if parts and (start <= parts[-1][1] or text[parts[-1][1] : start].isspace()):
             parts[-1] = (parts[-1][0], max(end, parts[-1][1]))
         else:

@@ -311,7 +311,7 @@ class RequestPlans:
         kept = None
         if terms or glossaries:
             own = Glossary(terms, plan.source_language)
-            kept = KeptTerms(own, glossaries, self._spelling, options.suppressed_phrases)
+            kept = KeptTerms(own, glossaries, self._spelling, options.suppressed_phrases, plan.source_language)
         resolved = replace(
             plan,
             decoding=decoding_options(options, limits, uncounted, unknown, terms=False),

@@ -346,14 +346,15 @@ class _Block:
         return encoded
 
     def _without_unknown(self, span: Span, taken: TakenOut, ids: list[int]) -> list[int]:
-        """Take the unknown parts out of a sentence, and return the tokens of the rest."""
+        """Take the unknown parts but for terms out of a sentence, and return the tokens of the rest."""
         pair, unknown = self._plan.pair, self._plan.special_ids.unk
         found: list[Kept] = []
         within = self._unmarked.kept_in(*span)
         for _ in range(_SEARCHES):
             self._budget.check()
             text = taken.marked.text
-            parts = unknown_parts(text, ids, pair.source_spans(text), unknown)
+            of_terms = self._plan.terms.places(text) if self._plan.terms else ()
+            parts = unknown_parts(text, ids, pair.source_spans(text), unknown, of_terms)
             if not parts:
                 break
             for start, end in parts:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from translane.options import Term
 from translane.results import TermOutcome, TermReport
 from translane_server.engine.options import RequiredPhrase
-from translane_server.text.glossary import Glossary, Words
+from translane_server.text.glossary import Glossary, Words, of_words
 from translane_server.text.tokenizer import Tokenizer
 
 _REMEMBERED_PHRASES = 8192  # of some 500 bytes each
@@ -101,6 +101,7 @@ class KeptTerms:
     spelling: Spelling  # spells targets
     # phrases that must not occur in translations. A stored term whose target has one is not required.
     suppressed: Sequence[str] = field(default=())
+    language: str = ""  # of the sources
 
     def in_sentence(self, text: str) -> list[FoundTerm]:
         """Return the terms that occur in a sentence, in the order of the text; those of the request come first.
@@ -122,6 +123,14 @@ class KeptTerms:
             else each
             for each in found
         ]
+
+    def places(self, text: str) -> list[int]:
+        """Return for each character of a sentence whether it is part of a term that the translation must have."""
+        required = [each.term for each in self.in_sentence(text) if each.outcome == _REQUIRED]
+        words = Words(text)
+        taken = bytearray(len(words))
+        Glossary(required, self.language).find(words, taken)
+        return of_words(text, taken)
 
     def _judged(self, glossary: str, term: Term) -> FoundTerm:
         phrase = self.spelling.phrase(term.target)

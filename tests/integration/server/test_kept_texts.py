@@ -8,7 +8,7 @@ import pytest
 
 from helpers.bundles import SOURCES, random_bundle
 from helpers.demo import DEMO
-from translane import Term, Translator
+from translane import Term, TermOutcome, Translator
 from translane_server.bundle.bundle import read_manifest
 
 pytestmark = pytest.mark.slow
@@ -99,6 +99,26 @@ def test_the_tokens_are_those_of_the_text_without_what_is_kept(demo):
     assert "{name}" in marked.text
     best = replace(marked.hypotheses[0], text=plain.text)
     assert replace(marked, hypotheses=(best,), treatment=None) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "term", "found"),
+    [
+        ("他患了癫痫。", Term("癫痫", "epilepsy"), TermOutcome.APPLIED),
+        ("我叫王龘。", Term("王龘", "Wang Da"), TermOutcome.APPLIED),
+        ("癫痫", Term("癫痫", "epilepsy"), TermOutcome.APPLIED),
+        ("Ψ 患了癫痫。", Term("癫痫", "epilepsy"), TermOutcome.APPLIED),
+        ("他叫 ŻÓŁW。", Term("żółw", "Turtle", ignore_case=True), TermOutcome.APPLIED),
+        ("e\u0301e\u0301e\u0301e\u0301e\u0301 他叫 Z\u0307o\u0301łw。", Term("Żółw", "Turtle"), TermOutcome.APPLIED),
+        ("他叫 Żółw。", Term("Żółw", "Żółw"), TermOutcome.PRESERVED),
+    ],
+)
+def test_a_word_that_the_vocabulary_lacks_may_be_a_term(demo, text, term, found):
+    """A term that the model can write is found before what it cannot read is taken out."""
+    translation = demo.translate(text, terminology=[term])
+    assert [each.outcome for each in translation.treatment.terms] == [found]
+    assert term.target in translation.text
+    assert ("Ψ" in translation.text) == ("Ψ" in text)
 
 
 @pytest.mark.parametrize("text", ["我有3只猫。", "他有3个孩子。", "他在2023年去了北京。"])
