@@ -198,12 +198,13 @@ def _reason(error: Exception) -> str:
 _SIGN = re.compile("[{%<&@/\\\\`_#\u2122\u2190-\u2bff\u20e3\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U000fffff]")
 _INNER_DOT = re.compile(r"\.[A-Za-z0-9]")
 _DIGIT = re.compile("[0-9]")
-_CODE = re.compile("[A-Z]-[0-9]{3}|[0-9][a-f]|[a-f][0-9]")
+_CODE = re.compile("[A-Z]-[0-9]{3}|[0-9][a-f]|[a-f][0-9]|[0-9A-F]{16}|[0-9A-Fa-f]{4}:[0-9A-Fa-f]{0,4}:")
 
 # A letter of an address. Scripts without spaces go on after an address as if it had not ended, and so does a word of
 # Korean.
 _LETTER = rf"(?![{UNSPACED}\p{{Hangul}}\uff00-\uffef])\w"
 _ADDRESS = rf"(?:[A-Za-z0-9._~:/?\#\[\]@!$&'()*+,;=%{{}}|\\^-]|{_LETTER})"
+_UNSPACED_LABEL = rf"[{UNSPACED}][{UNSPACED}A-Za-z0-9-]{{0,62}}+\."  # the beginning of a host
 _DOMAINS = (
     "com|org|net|edu|gov|mil|int|info|biz|io|dev|app|ai|co|me|tv|cc|eu|de|at|ch|cn|hk|tw|jp|kr|uk|fr|es|it|nl|be|pl|"
     "cz|se|no|dk|fi|pt|ru|ua|br|mx|ca|au|nz|in|sg|za"
@@ -213,6 +214,7 @@ _FILES = (
     "php|sh|bat|exe|dll|so|zip|tar|gz|bz2|xz|7z|rar|png|jpe?g|gif|svg|webp|mp[34]|wav|avi|mkv|mov|ya?ml|toml|ini|cfg|"
     "conf|log|sql|db|bin|iso|apk|jar|srt|vtt|po|xliff?"
 )
+_GROUP = "[0-9A-Fa-f]{1,4}"  # of an IPv6 address
 _VALUE = r"""(?:"[^"<]*+"|'[^'<]*+'|[^\s"'<>=`]++)"""
 _BARE = "disabled|checked|selected|readonly|required|hidden|async|defer|controls|autoplay|loop|muted|multiple|open"
 _ATTRIBUTES = rf"(?:\s++(?:[A-Za-z_:@][\w:.@-]*+\s*+=\s*+{_VALUE}|(?:{_BARE})(?=[\s/>])))*+\s*+"
@@ -248,7 +250,11 @@ class _Rule:
 
 _RULES = (
     # addresses
-    _Rule("://", regex.compile(rf"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,30}}+://{_ADDRESS}++"), trims=True),
+    _Rule(
+        "://",
+        regex.compile(rf"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{{1,30}}+://(?:{_UNSPACED_LABEL})?{_ADDRESS}++"),
+        trims=True,
+    ),
     _Rule("www.", regex.compile(rf"(?<![A-Za-z0-9+.-])www\.(?=\w){_ADDRESS}++"), trims=True),
     _Rule(
         "@",
@@ -265,6 +271,14 @@ _RULES = (
         trims=True,
     ),
     _Rule(".", re.compile(r"(?<![0-9.])(?:[0-9]{1,3}+\.){3}[0-9]{1,3}+(?::[0-9]{1,5}+)?(?!\.?[0-9])")),
+    _Rule(  # IPv6. The addresses that are in use begin with four digits, and times do not.
+        ":",
+        re.compile(
+            r"(?<![A-Za-z0-9:._-])(?=[A-Fa-f:]{0,38}+[0-9])"
+            rf"[0-9A-Fa-f]{{4}}:(?:(?:{_GROUP}:){{0,5}}(?::{_GROUP}){{1,6}}|(?:{_GROUP}:){{6}}{_GROUP})"
+            r"(?!\.?[A-Za-z0-9:])"
+        ),
+    ),
     # tags
     _Rule("<", re.compile(rf"<[A-Za-z][\w:.-]*+{_ATTRIBUTES}>"), Kind.OPENING_TAG),
     _Rule("<", re.compile(r"</[A-Za-z][\w:.-]*+\s*+>"), Kind.CLOSING_TAG),
@@ -313,8 +327,16 @@ _RULES = (
     _Rule("-", re.compile("(?<![A-Za-z0-9-])[A-Z]{1,10}+-[0-9]{3,12}(?:-[0-9A-Z]{1,12}+){0,4}(?![A-Za-z0-9])")),
     _Rule("-", re.compile("(?<![A-Za-z0-9-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![A-Za-z0-9])")),
     _Rule("", re.compile("(?<![A-Za-z0-9])(?=[0-9]{0,64}+[a-f])(?=[a-f]{0,64}+[0-9])[0-9a-f]{7,64}+(?![A-Za-z0-9])")),
+    _Rule("", re.compile("(?<![A-Za-z0-9])(?=[0-9]{0,64}+[A-F])(?=[A-F]{0,64}+[0-9])[0-9A-F]{16,64}+(?![A-Za-z0-9])")),
     _Rule(".", re.compile(r"(?<![A-Za-z0-9.])[vV][0-9]{1,5}+(?:\.[0-9]{1,5}+){1,5}(?:-[A-Za-z0-9]{1,20}+)?(?!\w)")),
-    _Rule("#", re.compile("#(?<![A-Za-z0-9&]#)(?=[A-Fa-f]{0,6}+[0-9])[0-9A-Fa-f]{6}(?![A-Za-z0-9])")),
+    # Three digits are a color if they are of letters and numbers, or all the same. #bad and #123 are words.
+    _Rule(
+        "#",
+        re.compile(
+            r"#(?<![A-Za-z0-9&]#)(?:[0-9A-Fa-f]{6}|([0-9A-Fa-f])\1\1"
+            "|(?=[0-9]{1,2}[A-Fa-f]|[A-Fa-f]{1,2}[0-9])[0-9A-Fa-f]{3})(?![A-Za-z0-9])"
+        ),
+    ),
 )
 _EMOJI_RULE = _Rule("", regex.compile(_EMOJI), Kind.EMOJI)
 _EMOJI_SIGN = re.compile("[\u2122\u2190-\u2bff\u20e3\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U000fffff]")

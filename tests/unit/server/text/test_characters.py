@@ -128,6 +128,11 @@ def kept(text):
         ("see readme.md and src/main.py.", ["readme.md", "src/main.py"]),
         ("a snake_case, __init__ and f_x()", ["snake_case", "__init__", "f_x()"]),
         ("ABC-1234 v1.2.3 192.168.0.1 3f2a9bc1 #ff00a0", ["ABC-1234", "v1.2.3", "192.168.0.1", "3f2a9bc1", "#ff00a0"]),
+        ("颜色是#ffffff或#FFAABB、#fff和#0aF。", ["#ffffff", "#FFAABB", "#fff", "#0aF"]),
+        ("打开 http://你好.com/a 或https://例子-1.cn。", ["http://你好.com/a", "https://例子-1.cn"]),
+        ("地址是2001:db8::1。或 fe80::1, 2a00:1:2:3:4:5:6:7.", ["2001:db8::1", "fe80::1", "2a00:1:2:3:4:5:6:7"]),
+        ("2001:db8::192.0.2.33", ["192.0.2.33"]),
+        ("它是D41D8CD98F00B204E9800998ECF8427E。", ["D41D8CD98F00B204E9800998ECF8427E"]),
         ("🙂 👩‍👩‍👧‍👦🏳️‍🌈 1️⃣ 🇩🇪 👍🏽", ["🙂", "👩‍👩‍👧‍👦🏳️‍🌈", "1️⃣", "🇩🇪", "👍🏽"]),
     ],
 )  # fmt: skip
@@ -143,6 +148,7 @@ def test_what_is_found(text, found):
         "COVID-19, H1N1, MP3, 3D, B2B, F-16, 1960er, 20th.",
         "a < b and c > d, <3, AT&T, R&D; x = {this is a sentence}.",
         "C# and #1, @ 5 €, C++, 10:30, 2020-01-02, 1,000.50",
+        "#bad, #123 and #add: 12:30:45, 12:30:45:00, A4::B5:x, std::dec, x[1::2], face::bad and 1234567890123456",
         "He said: 'Stop'... \"Really?\" — yes (no).",
         "汤姆昨天买了一辆新车，他很高兴！",
     ],
@@ -160,7 +166,7 @@ SIGNS = ["{", "}", "<", ">", "%", "&", "`", "@", "://", "www.", ".", "/", "\\", 
     "hostile",
     ["{", "<", "%", "a@", "<a ", '<a b="', "<a b='", "&", "`", "```", "/", "a/", "a.", "{{", "<!--", "_", "a_", "://",
      "http://(", "www.", "A-", "0a", "🙂", "\u200d", "🇩", "%(", "%1$", "a@a.", "c:\\", "{a,plural,", "1.", "~/", "A",
-     "</"],
+     "</", "0:", "A0", "#", "http://你", "://你"],
 )  # fmt: skip
 def test_the_time_grows_with_the_length_of_the_text(hostile):
     untranslatable(hostile * (500_000 // len(hostile)))
