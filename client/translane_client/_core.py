@@ -349,13 +349,14 @@ class BaseClient:
         try:
             answers = yield from self._exchange(job.call(items, offset), deadline, patient)
         except InvalidArgument as error:
-            middle = len(items) // 2
-            if error.reason != _TOO_LONG or not middle:
+            if error.reason != _TOO_LONG or len(items) == 1:
                 raise
-            yield from self._answers(job, items[:middle], offset, deadline, patient)
-            yield from self._answers(job, items[middle:], offset + middle, deadline, patient)
         else:
             yield Hand(answers)
+            return
+        middle = len(items) // 2
+        yield from self._answers(job, items[:middle], offset, deadline, patient)
+        yield from self._answers(job, items[middle:], offset + middle, deadline, patient)
 
     def _size(self, deadline: float) -> Generator[Any, Any, int]:
         """The size of batches. One that was left open becomes what the server takes at once."""

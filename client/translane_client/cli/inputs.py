@@ -159,7 +159,7 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
     """
     for number in itertools.count(1):
         try:
-            raw = file.readline(LONGEST_LINE + len(b"\r\n"))
+            raw = file.readline(LONGEST_LINE + len(BOM_UTF8) + len(b"\r\n"))
         except OSError as error:
             raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
         line = raw.removeprefix(BOM_UTF8) if number == 1 else raw

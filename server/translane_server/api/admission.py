@@ -101,10 +101,12 @@ class Admission:
         else:
             of_all, most = self.open.calls - self.open.probes, self._settings.max_calls
             of_caller, share = use.calls - use.probes, self._calls_of_a_caller
-        # Strangers, of whom one has many addresses, leave half of the places to those who have keys.
-        if of_all >= most or (self._keys and method.is_endless and self.open.watchers >= most // 2):
+        if of_all >= most:
             self._make_room()
             raise TooManyCallsError("as many calls are open as this server takes", _RETRY_AFTER)
+        # Strangers, of whom one has many addresses, leave half of the places to those who have keys.
+        if self._keys and method.is_endless and self.open.watchers >= max(1, most // 2):
+            raise TooManyCallsError("as many callers watch its health as this server takes", _RETRY_AFTER)
         if of_caller >= share:
             self._make_room()
             raise TooManyCallsError(

@@ -10,6 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -233,12 +234,14 @@ def _on_a_thread(call: Callable[[], None]) -> asyncio.Future[None]:
     def run() -> None:
         try:
             call()
-        except BaseException as error:  # noqa: BLE001 (who waits raises it)
+        except Exception as error:  # noqa: BLE001 (who waits raises it)
             called.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 (such as SystemExit, which would end the event loop)
+            called.set_exception(RuntimeError(f"the iterator has raised {error!r}"))
         else:
             called.set_result(None)
 
-    threading.Thread(target=run, daemon=True).start()
+    threading.Thread(target=copy_context().run, args=(run,), daemon=True).start()
     return asyncio.wrap_future(called)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,8 +41,10 @@ class FileChanges:
             return
         try:
             read()
+            self._logged = None
         except StartupError as error:
-            if isinstance(error.__context__, OSError):
+            cause = error.__context__
+            if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError):  # which is about what was read
                 self._told = ()  # the next look reads again: the cause may pass without a change of the files
             problem = (self._seen, str(error))
             if problem != self._logged:

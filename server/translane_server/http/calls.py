@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -48,8 +49,10 @@ _METADATA = (b"authorization", b"traceparent", b"tracestate")
 _METADATA_BYTES = 8 * 1024
 _BYTES_OF_A_HEADER = 32
 
+_CHARSET = re.compile(r"""\bcharset\s*=\s*"?([^\s";]*)""")
+_UTF8 = ("utf-8", "utf8")
 # Encodings of documents that do not name their own. UTF-16 is known by its byte order mark.
-_CHARSETS = ("", "charset=utf-8", "charset=us-ascii", "charset=utf-16")
+_CHARSETS = (*_UTF8, "us-ascii", "utf-16")
 
 # Longest time that a caller may give a call [seconds]. `request_timeout` ends calls sooner.
 _LONGEST_TIMEOUT = 1e9
@@ -248,11 +251,14 @@ def _type_of(scope: Scope, accepted: Collection[str], problem: str) -> str:
     """Return what the body is. RefusedError: it is none of what is accepted, JSON in no UTF-8, or compressed."""
     headers, status = Headers(scope=scope), HTTPStatus.UNSUPPORTED_MEDIA_TYPE
     kind, _, parameters = headers.get("content-type", "").lower().partition(";")
-    kind, charset = kind.strip(), parameters.strip().replace('"', "")
-    if kind not in accepted or (kind == JSON_TYPE and charset not in ("", "charset=utf-8")):
+    named = _CHARSET.search(parameters)
+    kind, charset = kind.strip(), named[1] if named else "utf-8"
+    if kind not in accepted or (kind == JSON_TYPE and charset not in _UTF8):
         raise wrong("content-type", problem, status, {"accept-post": ", ".join(accepted)})
     if kind in KINDS and not KINDS[kind].declared and charset not in _CHARSETS:
-        raise wrong("content-type", "names another encoding than UTF-8, and no file of this kind names its own", status)
+        raise wrong(
+            "content-type", f"may have the charset {' or '.join(_CHARSETS)} alone for files of this kind", status
+        )
     if headers.get("content-encoding", "").lower() not in ("", "identity"):
         problem = "must be identity: compressed requests are not taken"
         raise wrong("content-encoding", problem, status, {"accept-encoding": "identity"})

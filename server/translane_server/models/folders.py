@@ -152,7 +152,7 @@ def _in_library(library: Path) -> Iterator[tuple[str, Path]]:
         folders = _folders(library)
     except OSError as error:
         raise SettingsError(f"--models {library}: the folder cannot be read: {error.strerror}") from None
-    if _has_manifest(library):
+    if has_manifest(library):
         raise SettingsError(f"--models {library}: this folder is a model bundle itself; name it without --models")
     names = [folder.name for folder in folders]
     if _bundles(library) and set(names) <= set(PRECISIONS):
@@ -188,12 +188,13 @@ def _bundles(version: Path) -> list[Path]:
 
     Raises BundleError if that cannot be read.
     """
-    if _has_manifest(version):
+    if has_manifest(version):
         return [version]
-    return [folder for folder in (version / each for each in PRECISIONS) if _has_manifest(folder)]
+    return [folder for folder in (version / each for each in PRECISIONS) if has_manifest(folder)]
 
 
-def _has_manifest(folder: Path) -> bool:
+def has_manifest(folder: Path) -> bool:
+    """Whether a bundle is in `folder`. Raises BundleError if that cannot be told."""
     try:
         return stat.S_ISREG((folder / MANIFEST).stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # no file has a name with a zero byte

@@ -18,7 +18,7 @@ from translane_server.bundle.manifest import Manifest
 from translane_server.core.errors import BundleError, StartupError
 from translane_server.core.terminal import listed, shown
 from translane_server.engine.sequence import TargetVocabulary
-from translane_server.models.folders import fingerprint, manifest_names, pinned, versions
+from translane_server.models.folders import fingerprint, has_manifest, manifest_names, pinned, versions
 from translane_server.models.remote_model import RemoteModel
 from translane_server.models.served_model import LoadedModel
 from translane_server.observation.logs import data, logged_always
@@ -152,6 +152,8 @@ class ModelLoader:
                 highest version. What is wanted stays as it was.
         """
         await self._refresh(keeps_running=running is not None)
+        if running:  # no lower version takes the place of one that merely cannot be read
+            await asyncio.to_thread(has_manifest, running.model.bundle.folder)
         wanted = self._wanted if version is None else version or self.settings.model_version
         loaded, refused = None, list[StartupError]()
         for version_folder in await asyncio.to_thread(self._candidates, wanted):

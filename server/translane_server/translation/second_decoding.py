@@ -118,6 +118,7 @@ class SecondDecoding:
         again = self._required(segment) if missing else None
         given = len(self.plan.forced_ids)
         forced = hypothesis.token_ids[: max(given, len(hypothesis.token_ids) - 1)]
+        # `max_length` bounds what was generated: `forced` without the tokens that were given, and those that count
         length = again.options.max_length - len(forced) + given - again.counted_ids if again else 0
         if again and length >= 1:
             most = len(forced) + _room(again.required_phrases)

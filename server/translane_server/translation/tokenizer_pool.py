@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from translane_server.core.budget import UNLIMITED, Budget
-from translane_server.core.errors import QueueFullError, shutting_down
+from translane_server.core.errors import QueueFullError, UnavailableError, shutting_down
 from translane_server.workers.fair_queue import FairQueue
 
 # The other CPUs run the model.
@@ -70,7 +70,7 @@ class TokenizerPool:
 
         Raises:
             QueueFullError: too much work waits for the threads.
-            UnavailableError: the workers have stopped.
+            UnavailableError: the workers have stopped, or there is no thread.
         """
         if size <= LITTLE_WORK:
             return call(UNLIMITED)
@@ -85,7 +85,7 @@ class TokenizerPool:
         The work is the size of the request [bytes], and the tokens of the answer.
 
         Raises:
-            UnavailableError: the workers have stopped.
+            UnavailableError: the workers have stopped, or there is no thread.
         """
         if work <= LITTLE_WORK:
             return call(UNLIMITED)
@@ -135,14 +135,15 @@ class TokenizerPool:
                 )
                 try:
                     thread.start()
-                except RuntimeError:  # the system allows no more of them
-                    self._running.discard(work)
-                    self._open.discard(work)
-                    if not work.outcome.done():
-                        refusal = QueueFullError("no thread can be started to read texts", retry_after=_RETRY_FULL)
-                        work.outcome.set_exception(refusal)
-                    continue
-                self._threads.append(thread)
+                    self._threads.append(thread)
+                except RuntimeError:  # the system allows no more of them; those that run take the work
+                    if not self._threads:
+                        self._running.discard(work)
+                        self._open.discard(work)
+                        if not work.outcome.done():
+                            problem = "no thread can be started to read texts"
+                            work.outcome.set_exception(UnavailableError(problem, retry_after=_RETRY_FULL))
+                        continue
             self._handed.put(work)
 
     def _next(self) -> _Work[Any] | None:

@@ -238,6 +238,7 @@ async def test_the_query_has_the_fields_of_the_request():
         assert (await ask("", **{"content-encoding": "gzip"})).status == 415
         assert (await ask("", **{"content-type": "application/json"})).status == 415
         assert (await ask("", **{"content-type": "text/plain; charset=utf-16le"})).status == 415
+        assert (await ask("", **{"content-type": 'text/markdown; charset="UTF-8"; variant=GFM'})).status == 200
         streamed = await ask("", accept="application/x-ndjson")
         parts = [json.loads(line) for line in streamed.body.splitlines()]
         assert [next(iter(part)) for part in parts] == ["progress", "progress", "content", "end"]

@@ -230,16 +230,21 @@ def test_what_is_told_of_progress_may_close_but_not_ask(monkeypatch):
 
 def test_a_translator_closes_beside_an_iterator_that_never_goes_on(monkeypatch):
     monkeypatch.setenv("MARK", "test_never")
-    reading, writing = os.pipe()
-    with os.fdopen(reading) as lines:
-        with Translator(BUNDLE) as translator, ThreadPoolExecutor(1) as thread:
-            found = thread.submit(list, translator.translate_iter(lines))
-            wait_until(lambda: any(each.is_alive() and each.daemon for each in threading.enumerate()[1:]), 10)
-            translator.close()
-            with pytest.raises((Cancelled, RuntimeError)):
-                found.result(timeout=20)
-        assert not processes("test_never")
-        os.close(writing)  # it goes on now
+    asked, goes_on = threading.Event(), threading.Event()
+
+    def texts():
+        asked.set()
+        goes_on.wait(60)
+        yield "a"
+
+    with Translator(BUNDLE) as translator, ThreadPoolExecutor(1) as thread:
+        found = thread.submit(list, translator.translate_iter(texts()))
+        assert asked.wait(20)
+        translator.close()
+        with pytest.raises(Cancelled):
+            found.result(timeout=20)
+    assert not processes("test_never")
+    goes_on.set()
 
 
 async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):

@@ -69,7 +69,7 @@ def test_invalid_utf8_names_file_and_line(command, tmp_path):
 
 def test_a_line_without_end_is_refused(command, monkeypatch):
     monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
-    assert command("translate", stdin=b"123456789\n1234567890\r\n" + b"x" * 11) == 1
+    assert command("translate", stdin=b"\xef\xbb\xbf1234567890\r\n1234567890\r\n" + b"x" * 11) == 1
     assert command.err.startswith("translane translate: standard input, line 3: longer than 10 bytes")
 
 

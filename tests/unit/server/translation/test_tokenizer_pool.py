@@ -59,9 +59,13 @@ async def test_a_thread_that_cannot_start_refuses_one_request(make, monkeypatch)
     with monkeypatch.context() as system:
         system.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
         for _ in range(3):
-            with pytest.raises(QueueFullError, match="no thread"):
+            with pytest.raises(UnavailableError, match="no thread"):
                 await pool.read(SMALL, lambda _: None)
     assert await pool.read(SMALL, lambda _: "read") == "read"
+    with monkeypatch.context() as system:
+        system.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+        found = await asyncio.gather(*[pool.build(SMALL, lambda _: "built") for _ in range(3)])
+    assert found == ["built"] * 3  # by the thread that there is
 
 
 async def test_little_work_is_done_at_once_and_other_work_on_threads(make):
