@@ -168,6 +168,7 @@ def remove(names: Collection[str], device: str) -> None:
     """Remove what these benchmarks wrote before, so that the report mixes no runs."""
     for name in names:
         folder = places.result(name, device).parent
+        # others of `offline` are runs that somebody kept
         for path in (folder / f"{name}.json", *(folder.glob(f"{name}-*.json") if name != "offline" else ())):
             path.unlink(missing_ok=True)
 

@@ -147,7 +147,8 @@ def _sentence(error: Exception, what: str) -> str:
 def _end(number: int, _frame: FrameType | None) -> None:
     """End what runs, unless that removes files already.
 
-    Python drops an exception within a destructor or a callback of a library, so this is asked for again a second later.
+    Python drops an exception within a destructor or a callback of a library, so an end by SIGTERM is asked for again a
+    second later; a person presses Ctrl-C again.
     """
     handled = sys.exception()
     while handled is not None:

@@ -31,7 +31,7 @@ HAVE_TRANSLATIONS = ("po", "xliff")
 
 _EXTENSIONS = {
     **{f".{name}": name for name in MIME_TYPES},
-    **{".txt": LINES, ".pot": "po", ".htm": "html", ".xhtml": "html", ".md": "markdown"},
+    **{".txt": LINES, ".pot": "po", ".htm": "html", ".md": "markdown"},
     **dict.fromkeys((".xlf", ".sdlxliff", ".mqxliff", ".mxliff"), "xliff"),
 }
 # Kinds of files whose lines are no texts. A translation of their lines is broken.
@@ -39,7 +39,23 @@ _NO_LINES = frozenset(
     f".{name}"
     for name in (
         *("arb", "ass", "csv", "dfxp", "docx", "epub", "gz", "ini", "json", "odt", "pdf", "pptx", "properties", "resx"),
-        *("rtf", "sbv", "ssa", "strings", "svg", "tbx", "tex", "tmx", "toml", "ts", "ttml", "xlsx", "xml", "yaml"),
+        *(
+            "rtf",
+            "sbv",
+            "ssa",
+            "strings",
+            "svg",
+            "tbx",
+            "tex",
+            "tmx",
+            "toml",
+            "ts",
+            "ttml",
+            "xhtml",
+            "xlsx",
+            "xml",
+            "yaml",
+        ),
         *("yml", "zip"),
     )
 )

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,7 +136,7 @@ def is_translane_checkpoint(folder: Path) -> bool:
 def is_replaceable(folder: Path) -> bool:
     """Whether a checkpoint can be written here, and nothing but an older one is lost."""
     if not folder.is_dir():
-        return not folder.exists()
+        return not os.path.lexists(folder)
     names = {path.name for path in folder.iterdir()}
     return not names or (names <= _ENTRIES and is_translane_checkpoint(folder))
 

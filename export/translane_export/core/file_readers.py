@@ -37,7 +37,9 @@ def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file. Raises ExportError naming the file."""
     try:
         content = parse_json(read_regular(path, MOST_DESCRIPTION_BYTES))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise broken_file(path, "JSON file", f"it cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise broken_file(path, "JSON file", f"it is not JSON ({error})") from None
     if not isinstance(content, dict):
         raise ExportError(f"{path}: it is not a JSON object")

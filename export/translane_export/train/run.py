@@ -16,7 +16,7 @@ from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
 from translane_export.train.settings import TrainSettings
 from translane_export.train.state import TimeLimit
-from translane_export.train.trainer import BEST, LATEST, STATE_FILE, Trainer
+from translane_export.train.trainer import BEST, LATEST, STATE_FILE, WEIGHTS, Trainer
 from translane_server.core.errors import SettingsError
 
 
@@ -39,11 +39,14 @@ def run(settings: TrainSettings, environ: Mapping[str, str]) -> None:
 def _train(settings: TrainSettings, parallel: Parallel, limit: TimeLimit) -> None:
     assert settings.output
     output = settings.output
-    resuming, *held = parallel.share([(output / name).exists() for name in (STATE_FILE, BEST, LATEST)])
+    names = (STATE_FILE, WEIGHTS, BEST, LATEST)
+    resuming, begun, *held = parallel.share([(output / name).exists() for name in names])
     if resuming and not settings.resume:
         raise ResumeError(f"{output}: holds a run already; --resume continues it, another --output starts anew")
-    if any(held) and not settings.resume:  # the first validation would replace it
-        raise ResumeError(f"{output}: holds a checkpoint already; another --output starts anew")
+    if any(held) and not (settings.resume and begun):  # the first validation would replace it
+        raise ResumeError(
+            f"{output}: holds a checkpoint, and no run that --resume continues; another --output starts anew"
+        )
     start = None
     if settings.init:
         own = output / LATEST

@@ -21,7 +21,7 @@ from translane_export.train.state import KeptWeights, RunDescription, RunState, 
 from translane_export.train.update import Updater, choose_device
 
 STATE_FILE = "resume.safetensors"
-BEST, LATEST = "best", "latest"
+BEST, LATEST, WEIGHTS = "best", "latest", "weights"
 _SAMPLE_SENTENCES = 64
 # Work that has to fit into the time limit.
 _STEP, _EPOCH, _VALIDATION = "a step", "the data of an epoch", "a validation"
@@ -82,7 +82,7 @@ class Trainer:
             self._limit.expect(_VALIDATION, self._state.validation_seconds)
         self._parallel.share_tensors((*self._model.parameters(), *self._model.buffers()))
         seed_others(settings.seed, self._state.step, self._parallel)
-        self._kept = KeptWeights(output / "weights")
+        self._kept = KeptWeights(output / WEIGHTS)
 
     def describe(self) -> str:
         """Return a line for people about model, data and machine."""

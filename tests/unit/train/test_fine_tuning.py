@@ -119,8 +119,9 @@ def test_a_checkpoint_in_the_output_folder_stays(flags, tmp_path, checkpoint, ca
     own = tmp_path / "run" / "best"
     shutil.copytree(checkpoint, own)
     before = (own / "model.safetensors").read_bytes()
-    assert main([*flags, f"--init={own}"]) == 1
-    assert "holds a checkpoint already; another --output starts anew" in capfd.readouterr().err
+    for more in ([], ["--resume"]):
+        assert main([*flags, f"--init={own}", *more]) == 1
+        assert "holds a checkpoint, and no run that --resume continues" in capfd.readouterr().err
     assert (own / "model.safetensors").read_bytes() == before
 
 

@@ -111,7 +111,7 @@ def decode(
         if encoding not in _ENCODINGS:
             problem = "the file's encoding is not read; UTF-8 is, UTF-16 with a byte order mark, ISO-8859, Windows-125x"
             raise DocumentError(f"{problem}, GB18030, GBK, GB2312, Big5, Shift_JIS, EUC-JP, EUC-KR, KOI8-R and KOI8-U")
-        if is_html and encoding in _LATIN_1:
+        if is_html and encoding in _LATIN_1 and not content.startswith(b"<?xml"):  # only browsers read it so
             encoding = "latin-1" if _NOT_OF_WINDOWS.search(content) else "cp1252"
         encoding = _WIDER.get(encoding, encoding)
     body = content[len(mark) :]

@@ -134,7 +134,7 @@ def with_weights(model, weights):
 
 
 @pytest.mark.parametrize("tied", [True, False])
-def test_back_and_forth_is_the_same_graph(tied):
+def test_what_is_read_gives_the_same_graph_again(tied):
     model = graph(tied=tied)
     ranges = {"output": RANGE, "other": Range(-1.0, 5.0)}
     quantize_graph(model, ranges)
