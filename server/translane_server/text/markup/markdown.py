@@ -145,8 +145,9 @@ class _Reader:
         fence = self._text(0).rstrip()
         if fence not in ("---", "+++"):
             return 0
+        ends = ("---", "...") if fence == "---" else ("+++",)
         for number in range(1, len(self._lines)):
-            if self._text(number).rstrip() in (fence, "..."):
+            if self._text(number).rstrip() in ends:
                 return number + 1
         return 0
 

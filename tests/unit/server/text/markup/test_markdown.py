@@ -89,7 +89,7 @@ def test_blocks_are_paragraphs_headings_and_cells():
         ("> [!NOTE]\n> # a\n\n> [!tip]\n> b\n> c", ["a", "b c"]),
         ("x [a[^1] b](c)", ["x a b"]),
         ("[^a](b) [c^]: d", ["^a [c^]: d"]),
-        ("+++\na = 1\n+++\nb", ["b"]),
+        ("+++\na = 1\n...\n+++\nb", ["b"]),
     ],
 )
 def test_footnotes_alerts_and_front_matter_stay(source, expected):
