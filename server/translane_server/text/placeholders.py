@@ -329,11 +329,13 @@ _RULES = (
     _Rule("", re.compile("(?<![A-Za-z0-9])(?=[0-9]{0,64}+[a-f])(?=[a-f]{0,64}+[0-9])[0-9a-f]{7,64}+(?![A-Za-z0-9])")),
     _Rule("", re.compile("(?<![A-Za-z0-9])(?=[0-9]{0,64}+[A-F])(?=[A-F]{0,64}+[0-9])[0-9A-F]{16,64}+(?![A-Za-z0-9])")),
     _Rule(".", re.compile(r"(?<![A-Za-z0-9.])[vV][0-9]{1,5}+(?:\.[0-9]{1,5}+){1,5}(?:-[A-Za-z0-9]{1,20}+)?(?!\w)")),
-    # Three digits are a color if they are of letters and numbers, or all the same. #bad and #123 are words.
+    # Letters alone are a color where they repeat, and three numbers where they are 000: #facade and #bad are words, and
+    # #444 is the number of a ticket.
     _Rule(
         "#",
         re.compile(
-            r"#(?<![A-Za-z0-9&]#)(?:[0-9A-Fa-f]{6}|([0-9A-Fa-f])\1\1"
+            r"#(?<![A-Za-z0-9&]#)(?:(?=[A-Fa-f]{0,5}[0-9])[0-9A-Fa-f]{6}|([A-Fa-f]{2})\1\1"
+            r"|([A-Fa-f])\2([A-Fa-f])\3([A-Fa-f])\4|000|([A-Fa-f])\5\5"
             "|(?=[0-9]{1,2}[A-Fa-f]|[A-Fa-f]{1,2}[0-9])[0-9A-Fa-f]{3})(?![A-Za-z0-9])"
         ),
     ),
