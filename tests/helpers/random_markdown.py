@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 
 WORDS = [
     "cat", "Hello", "a_b", "x*y", "&amp;", "&copy;", "\\*", "1 < 2", "R&D", "你好", "don’t", "#tag", "C#", "5.", "—",
-    '"q"', "[1]", "[^1]", "!", "(x)", "a~b", "$5", "-", "+",
+    '"q"', "[1]", "[^1]", "a [^1]: b", "!", "(x)", "a~b", "$5", "-", "+",
 ]  # fmt: skip
 CODE = ["`a*b`", "``x`y``", "` `", "`<b>`"]
 LINK_ENDS = ["](http://u.v/a_b*c)", '](<a b> "ti*tle")', "][foo]", "]", "][]"]

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _BREAK = re.compile(r"(?:[ \t]*|\\)\n[ \t]*")
 _TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")
+_NOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 # What starts a footnote, with an address behind it, or a callout. A line is cut there.
-_NOTE_START = re.compile(r"(?<!\S)\[\^[^\[\]\s]+\]:(?:[ \t]*\w+://\S+)?|\A\[!\w+\]")
-_NOTE = re.compile(rf"{_NOTE_START.pattern}|\[\^[^\[\]\s]+\](?!\()")
+_NOTE_START = re.compile(rf"{_NOTE.pattern}:(?:[ \t]*\w+://\S+)?|\A\[!\w+\]")
 _NOT_TRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 
 
@@ -38,26 +38,37 @@ def parser() -> MarkdownIt:
     for name in ("link", "image"):
         rule = next(each for each in markdown.inline.ruler.__rules__ if each.name == name).fn
         markdown.inline.ruler.at(name, _with_end(rule))
-    markdown.inline.ruler.before("link", "note", _note)
-    markdown.block.ruler.at("reference", _reference)
+    markdown.inline.ruler.after("link", "note", _note)
+    markdown.block.ruler.at("reference", _reference, {"alt": ["paragraph"]})
     return markdown
 
 
 def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Read a link reference definition, and leave footnotes, which look like one, to be paragraphs."""
+    """Read a link reference definition, and leave footnotes, which look like one, to be paragraphs.
+
+    A paragraph asks silently whether it ends: it does if the line above is a footnote that looks like a definition.
+    """
     from markdown_it.rules_block import reference
 
-    is_footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
-    return not is_footnote and reference(state, start, end, silent)
+    def is_footnote(line: int) -> bool:
+        return state.src.startswith("[^", state.bMarks[line] + state.tShift[line])
+
+    if silent and not (is_footnote(start - 1) and reference(state, start - 1, end, silent)):
+        return False
+    return not is_footnote(start) and reference(state, start, end, silent)
 
 
 def _note(state: StateInline, silent: bool) -> bool:
-    """Read what refers to a footnote, or starts a note."""
+    """Read what refers to a footnote, or starts a note at the start of a line."""
     # The parser looks ahead for the end of a link, and takes any brackets that are one token for a link within it.
-    found = None if silent else _NOTE.match(state.src, state.pos, state.posMax)
+    if silent:
+        return False
+    starts_line = not state.pending and (not state.tokens or state.tokens[-1].type in ("softbreak", "hardbreak"))
+    start = _NOTE_START.match(state.src, state.pos, state.posMax) if starts_line else None
+    found = start or _NOTE.match(state.src, state.pos, state.posMax)
     if found:
         state.pos = found.end()
-        state.push("note", "", 0).content = found[0]
+        state.push("note_start" if start else "note", "", 0).content = found[0]
     return found is not None
 
 
@@ -117,9 +128,9 @@ def _walk(line: str, tokens: Sequence[Token], ends: dict[int, int]) -> Iterator[
                 match = _BREAK.match(line, place)
                 place = match.end() if match else len(line) + 1
                 yield Item(Kind.TEXT if token.type == "softbreak" else Kind.BREAK, start, place, " ")
-            case "note":
+            case "note" | "note_start":
                 place += len(token.content)
-                yield Item(Kind.BREAK if _NOTE_START.fullmatch(token.content) else Kind.SINGLE, start, place)
+                yield Item(Kind.SINGLE if token.type == "note" else Kind.BREAK, start, place)
             case "code_inline":
                 place = _end_of_code(line, place, token.markup)
                 yield Item(Kind.SINGLE, start, place, is_word=True)
@@ -200,9 +211,10 @@ _FENCE = 3  # backquotes at the start of a line that begin a block of code
 _SPACE = re.compile(r"\s*[\r\n\t]\s*")
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{0,40});")
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-# What makes something else of a line than a paragraph. The character after the group is escaped.
+# What makes something else of a line than a paragraph. The character after the match is escaped.
 _BLOCK_START = re.compile(
     r"(?=[-+](?:[\s-]|$)|=(?:[=\s]|$)|#{1,6}(?:\s|$)|>|\|[-:\s|]|:-|~~~)|[0-9]{1,9}(?=[.)](?:\s|$))"
+    rf"|{_NOTE.pattern}(?=:)"
 )
 # Tags that do so at the start of a line: of HTML, and "~~" twice.
 _TAG_BLOCK_START = re.compile(r"<(?:[!?]|/?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$))|~~~")
@@ -289,6 +301,8 @@ def _written(parts: Sequence[Part], around: Surroundings) -> str:
             continue
         before = parts[i - 1].text[-1:] if i else ""
         after = parts[i + 1].text[:1] if i + 1 < len(parts) else ""
+        if part.text.startswith("(") and i and _NOTE.fullmatch(parts[i - 1].text):
+            written.append("\\")  # or the note is the text of a link
         written.append(_escaped(part.text, before, after, alone).replace("|", around.bar))
     return "".join(written)
 

@@ -89,12 +89,21 @@ def test_blocks_are_paragraphs_headings_and_cells():
         ("> [!NOTE]\n> # a\n\n> [!tip]\n> b\n> c", ["a", "b c"]),
         ("x [a[^1] b](c)", ["x a b"]),
         ("[^a](b) [c^]: d", ["^a [c^]: d"]),
+        ("a *b [^1]: c* d", ["a b: c d"]),
+        ("[^1]: http://x.y\n[foo]: u\n\n[a][foo]", ["a"]),
         ("+++\na = 1\n...\n+++\nb", ["b"]),
     ],
 )
 def test_footnotes_alerts_and_front_matter_stay(source, expected):
     assert texts(source) == expected
     assert identity(parse_markdown(source)) == source.replace("b\n> c", "b c").replace("[c^]", "\\[c^\\]")
+
+
+@pytest.mark.parametrize(("translation", "written"), [("a{}(b)", "a[^1]\\(b)"), ("{}: a", "[^1]\\: a")])
+def test_a_note_becomes_no_link_and_no_other_note(translation, written):
+    document = parse_markdown("a[^1](b c)")
+    (mark,) = marked(document.blocks[0]).marks
+    assert document.render([translation.format(mark.opening)]) == written
 
 
 def test_line_breaks_within_a_paragraph_are_spaces():
