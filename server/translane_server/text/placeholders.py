@@ -204,7 +204,8 @@ _CODE = re.compile("[A-Z]-[0-9]{3}|[0-9][a-f]|[a-f][0-9]|[0-9A-F]{16}|[0-9A-Fa-f
 # Korean.
 _LETTER = rf"(?![{UNSPACED}\p{{Hangul}}\uff00-\uffef])\w"
 _ADDRESS = rf"(?:[A-Za-z0-9._~:/?\#\[\]@!$&'()*+,;=%{{}}|\\^-]|{_LETTER})"
-_UNSPACED_LABEL = rf"[{UNSPACED}][{UNSPACED}A-Za-z0-9-]{{0,62}}+\."  # the beginning of a host
+# The beginning of a host, with its end if a path follows.
+_UNSPACED_LABEL = rf"(?:www\.)?[{UNSPACED}][{UNSPACED}A-Za-z0-9-]{{0,62}}+\.(?:[{UNSPACED}]{{2,4}}+(?=/))?"
 _DOMAINS = (
     "com|org|net|edu|gov|mil|int|info|biz|io|dev|app|ai|co|me|tv|cc|eu|de|at|ch|cn|hk|tw|jp|kr|uk|fr|es|it|nl|be|pl|"
     "cz|se|no|dk|fi|pt|ru|ua|br|mx|ca|au|nz|in|sg|za"
@@ -271,12 +272,12 @@ _RULES = (
         trims=True,
     ),
     _Rule(".", re.compile(r"(?<![0-9.])(?:[0-9]{1,3}+\.){3}[0-9]{1,3}+(?::[0-9]{1,5}+)?(?!\.?[0-9])")),
-    _Rule(  # IPv6. The addresses that are in use begin with four digits, and times do not.
+    _Rule(  # IPv6. The addresses that are in use begin with four digits, and times do not. 1990::1995 are years.
         ":",
         re.compile(
-            r"(?<![A-Za-z0-9:._-])(?=[A-Fa-f:]{0,38}+[0-9])"
-            rf"[0-9A-Fa-f]{{4}}:(?:(?:{_GROUP}:){{0,5}}(?::{_GROUP}){{1,6}}|(?:{_GROUP}:){{6}}{_GROUP})"
-            r"(?!\.?[A-Za-z0-9:])"
+            r"(?<![A-Za-z0-9:._-])(?=[A-Fa-f:]{0,38}+[0-9])(?![0-9]{4}::(?:[0-9]{4})?(?![0-9A-Fa-f:/]))"
+            rf"[0-9A-Fa-f]{{4}}:(?:(?:{_GROUP}:){{0,5}}:(?:{_GROUP}(?::{_GROUP}){{0,5}})?|(?:{_GROUP}:){{6}}{_GROUP})"
+            r"(?:/[0-9]{1,3})?(?!\.?[A-Za-z0-9:])"
         ),
     ),
     # tags
