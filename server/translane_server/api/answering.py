@@ -17,7 +17,15 @@ from translane_server.access.authenticator import KeyRing
 from translane_server.api.admission import Admission
 from translane_server.api.call import Call, Transport
 from translane_server.api.status import CODES, internal, status_of
-from translane_server.core.errors import FieldViolation, InvalidRequestError, RequestError, RequestTimeoutError
+from translane_server.core.errors import (
+    FieldViolation,
+    InvalidRequestError,
+    RequestError,
+    RequestTimeoutError,
+    UnavailableError,
+    first_line,
+    is_about_memory,
+)
 from translane_server.observation.logs import calls_log, log_call
 from translane_server.observation.metrics import REJECTIONS, Metrics
 from translane_server.observation.tracing import Tracer, current_trace
@@ -27,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 # A caller gives up at its deadline. Its clock may be ahead of the server's by this much [seconds].
 _DEADLINE_TOLERANCE = 0.01
+
+# How long a caller should wait whose call finds no memory [seconds].
+_RETRY_WITHOUT_MEMORY = 1.0
 
 # Returns the answer to a request and its call. Of a method that writes many messages, it also gets what sends them.
 Handler = Callable[..., Any]
@@ -94,6 +105,9 @@ class Answering:
         """Note how a call failed, and return what its caller is told; None if the caller has gone."""
         if call.refusal and isinstance(error, asyncio.CancelledError):
             error = call.refusal
+        if isinstance(error, Exception) and not isinstance(error, RequestError) and is_about_memory(error):
+            _log.error("%s failed: %s", call.method.name, first_line(error))
+            error = UnavailableError("the server has no memory for this call", retry_after=_RETRY_WITHOUT_MEMORY)
         if isinstance(error, RequestError):
             call.code = CODES[type(error)].name
             call.note(reason=error.reason)

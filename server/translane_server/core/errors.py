@@ -235,7 +235,7 @@ class SentenceRateError(RetryableError):
 
 
 class UnavailableError(RetryableError):
-    """The model is unloaded or cannot be loaded, or has no memory for a step; or the server starts or shuts down."""
+    """The model is unloaded or cannot be loaded. Or a step or a call has no memory. Or the server starts or ends."""
 
     reason = "UNAVAILABLE"
 

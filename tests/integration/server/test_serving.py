@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -170,6 +171,12 @@ async def test_a_bug_says_nothing_to_the_caller(caplog):
         assert "Traceback" in caplog.text
         assert "secret" not in caplog.text
         assert await handled(running, "Translate", "INTERNAL") == 1
+
+
+async def test_a_call_that_finds_no_memory_may_be_made_again():
+    async with serving() as running:
+        running.model.translator._reader.read = Mock(side_effect=MemoryError)
+        assert (await failed(running.stub.Translate(request("a")))).name == "UNAVAILABLE(UNAVAILABLE)"
 
 
 async def test_a_full_queue_refuses_before_the_work_of_making_tokens(monkeypatch):
