@@ -243,7 +243,7 @@ async def test_errors_have_the_servers_words(browser):
         await write(page, text)
         problem = page.get_by_role("alert").filter(has_text=refused.reason)
         await problem.wait_for()
-        assert await problem.inner_text() == f"{refused.json['message'].replace('texts[0]', 'text')} (INVALID_FIELD)"
+        assert await problem.inner_text() == f"{refused.json['message'].replace('texts[0]', 'text')} (REQUEST_TOO_LONG)"
 
 
 async def test_a_document(browser):
