@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 from translane.command_error import packages_load
 from translane.errors import TranslaneError
 from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchError, BatchSettings
+from translane_client.cli.inputs import FileError
+from translane_client.cli.outputs import write_whole
 from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
-from translane_server.core.files import written_whole
 from translane_server.core.terminal import printable
 from translane_server.settings.loader import load_settings
 
@@ -40,7 +41,7 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             from translane_batch.run import run
         with waiting_told(_log):
             _show(settings, run(settings, _log))
-    except TranslaneError as error:
+    except (TranslaneError, FileError) as error:
         raise BatchError(f"{error}; {_AGAIN}") from error
     except OSError as error:
         sentence = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
@@ -68,11 +69,7 @@ def _show(settings: BatchSettings, summary: Summary) -> None:
         print(content, end="", flush=True)
         return
     if settings.summary is not None:
-        if settings.summary.exists() and not settings.summary.is_file():  # a pipe or a device, which stays
-            settings.summary.write_bytes(content.encode())
-        else:
-            with written_whole(settings.summary.resolve()) as file:
-                file.write(content.encode())
+        write_whole(settings.summary, content.encode())
     print(f"{printable(str(settings.output))}: {summary.sentence}")
 
 

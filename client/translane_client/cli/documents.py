@@ -39,24 +39,8 @@ _NO_LINES = frozenset(
     f".{name}"
     for name in (
         *("arb", "ass", "csv", "dfxp", "docx", "epub", "gz", "ini", "json", "odt", "pdf", "pptx", "properties", "resx"),
-        *(
-            "rtf",
-            "sbv",
-            "ssa",
-            "strings",
-            "svg",
-            "tbx",
-            "tex",
-            "tmx",
-            "toml",
-            "ts",
-            "ttml",
-            "xhtml",
-            "xlsx",
-            "xml",
-            "yaml",
-        ),
-        *("yml", "zip"),
+        *("rtf", "sbv", "ssa", "strings", "svg", "tbx", "tex", "tmx", "toml", "ts", "ttml", "xhtml", "xlsx", "xml"),
+        *("yaml", "yml", "zip"),
     )
 )
 _MOST_BYTES = 1 << 30  # a file that is no document must not fill the memory

@@ -210,20 +210,19 @@ async def _from_thread(items: Iterable[_Item]) -> AsyncIterator[_Item]:
     An error of the iterator comes after the items before it.
     """
     iterator = iter(items)
-    batch: list[_Item] = []
-    failure: Exception | None = None
-    while not failure:
-        batch.clear()
+    while True:
+        batch: list[_Item] = []
+        failure: Exception | None = None
         try:
             await _on_a_thread(partial(batch.extend, itertools.islice(iterator, _READ_AHEAD)))
         except Exception as error:  # noqa: BLE001 (it is the caller's)
             failure = error
         for item in batch:
             yield item
+        if failure:
+            raise failure
         if not batch:
-            break
-    if failure:
-        raise failure
+            return
 
 
 def _on_a_thread(call: Callable[[], None]) -> asyncio.Future[None]:
@@ -234,10 +233,9 @@ def _on_a_thread(call: Callable[[], None]) -> asyncio.Future[None]:
     def run() -> None:
         try:
             call()
-        except Exception as error:  # noqa: BLE001 (who waits raises it)
-            called.set_exception(error)
-        except BaseException as error:  # noqa: BLE001 (such as SystemExit, which would end the event loop)
-            called.set_exception(RuntimeError(f"the iterator has raised {error!r}"))
+        except BaseException as error:  # noqa: BLE001 (who waits raises it)
+            is_usual = isinstance(error, Exception)  # SystemExit would end the event loop
+            called.set_exception(error if is_usual else RuntimeError(f"the iterator has raised {error!r}"))
         else:
             called.set_result(None)
 
