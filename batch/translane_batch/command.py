@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 from translane.command_error import packages_load
 from translane.errors import TranslaneError
 from translane_batch.settings import ENV_PREFIX, STANDARD_OUTPUT, BatchError, BatchSettings
-from translane_client.cli.inputs import FileError
-from translane_client.cli.outputs import write_whole
 from translane_client.cli.waiting import waiting_told
 from translane_server.core.errors import is_about_memory
 from translane_server.core.terminal import printable
@@ -41,7 +39,7 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             from translane_batch.run import run
         with waiting_told(_log):
             _show(settings, run(settings, _log))
-    except (TranslaneError, FileError) as error:
+    except TranslaneError as error:
         raise BatchError(f"{error}; {_AGAIN}") from error
     except OSError as error:
         sentence = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
@@ -64,12 +62,18 @@ def batch(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _show(settings: BatchSettings, summary: Summary) -> None:
+    from translane_client.cli.inputs import FileError  # late: help does without them
+    from translane_client.cli.outputs import write_whole
+
     content = json.dumps(asdict(summary), ensure_ascii=False) + "\n"
     if settings.summary == STANDARD_OUTPUT:
         print(content, end="", flush=True)
         return
     if settings.summary is not None:
-        write_whole(settings.summary, content.encode())
+        try:
+            write_whole(settings.summary, content.encode())
+        except FileError as error:
+            raise BatchError(f"{error}; {_AGAIN}") from error
     print(f"{printable(str(settings.output))}: {summary.sentence}")
 
 
