@@ -12,6 +12,7 @@ import socket
 import ssl
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ _log = logging.getLogger(__name__)
 # Connections that wait to be accepted, and most that are accepted in one turn of the event loop.
 _BACKLOG = 512
 _AT_ONCE = 64
+
+# Requests that begin to be answered in one turn of the event loop. A call of gRPC waits for so many at each of its
+# turns.
+_ANSWERS_AT_ONCE = 32
 
 # Pause after a connection that cannot be accepted, for example because there are no descriptors left [seconds].
 _PAUSE = 1.0
@@ -84,7 +89,7 @@ class HttpServer:
     ) -> None:
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it has a line for each client that errs
         self._config = Config(
-            partial(_answer, application),
+            partial(self._serve, application),
             interface="asgi3",
             http=Connection,
             ws="none",
@@ -104,6 +109,8 @@ class HttpServer:
         self._bounds = bounds
         self._tls = tls
         self._state = ServerState()
+        self._begun = 0  # requests that begin to be answered in this turn of the event loop
+        self._waiting: deque[asyncio.Future[None]] = deque()  # requests that have to wait for a turn
         self._pause: asyncio.TimerHandle | None = None  # after a connection that cannot be accepted
 
     async def start(self) -> None:
@@ -164,37 +171,60 @@ class HttpServer:
             if connection.transport:
                 connection.transport.abort()
 
+    async def _serve(self, application: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request with an application, until the client has taken most of the answer, or has gone."""
+        connection: Connection = scope["state"]["connection"]
+        request_id = request_id_in(scope["headers"])
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] += [
+                    (b"date", formatdate(usegmt=True).encode()),
+                    (b"cache-control", b"no-store"),
+                    (b"x-content-type-options", b"nosniff"),
+                ]
+                if request_id:
+                    message["headers"].append((REQUEST_ID.encode(), request_id.encode()))
+                if connection.is_ending:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        connection.call = asyncio.current_task()
+        try:
+            await self._turn()
+            await application(scope, receive, sent)
+            if connection.flow.write_paused:
+                await connection.flow.drain()
+        except asyncio.CancelledError:
+            if not connection.lost.is_set():
+                raise
+
+    async def _turn(self) -> None:
+        """Wait until a request may begin to be answered, in this turn of the event loop or in a later one."""
+        loop = asyncio.get_running_loop()
+        if not self._begun:
+            loop.call_soon(self._next_turn)
+        if self._begun < _ANSWERS_AT_ONCE:
+            self._begun += 1
+            return
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        await turn
+
+    def _next_turn(self) -> None:
+        """Let the newest and the oldest of the requests that wait go on: a flood delays neither for long."""
+        self._begun = 0
+        while self._waiting and self._begun < _ANSWERS_AT_ONCE:
+            turn = self._waiting.pop() if self._begun % 2 else self._waiting.popleft()
+            if not turn.done():  # its client may have gone
+                turn.set_result(None)
+                self._begun += 1
+        if self._begun:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
     def _ended(self, connection: Connection, accepted: socket.socket, _holding: asyncio.Task[None]) -> None:
         self.connections.pop(connection, None)
         accepted.close()  # which nobody holds if the task was cancelled before it began
-
-
-async def _answer(application: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request with an application, until the client has taken most of the answer, or has gone."""
-    connection: Connection = scope["state"]["connection"]
-    request_id = request_id_in(scope["headers"])
-
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] += [
-                (b"date", formatdate(usegmt=True).encode()),
-                (b"cache-control", b"no-store"),
-                (b"x-content-type-options", b"nosniff"),
-            ]
-            if request_id:
-                message["headers"].append((REQUEST_ID.encode(), request_id.encode()))
-            if connection.is_ending:
-                message["headers"].append((b"connection", b"close"))
-        await send(message)
-
-    connection.call = asyncio.current_task()
-    try:
-        await application(scope, receive, sent)
-        if connection.flow.write_paused:
-            await connection.flow.drain()
-    except asyncio.CancelledError:
-        if not connection.lost.is_set():
-            raise
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -6,6 +6,7 @@ import json
 import random
 import socket
 import ssl
+from collections import Counter
 from typing import Any
 from unittest.mock import Mock
 
@@ -15,6 +16,7 @@ from fakes.serving import serving
 from helpers.http_calls import JSON, PATHS, call, request, until
 from helpers.key_files import holder, key_file
 from translane_server.access.keys import make_token
+from translane_server.http.server import Bounds, HttpServer
 
 TRANSLATE = PATHS["Translate"]
 
@@ -395,3 +397,34 @@ async def test_a_bug_is_not_shown(monkeypatch, caplog):
         "Translate failed",
         "TranslateStream failed",
     ]
+
+
+async def test_requests_that_come_at_once_leave_turns_to_others():
+    flood, turn, begun = 300, 0, []
+
+    async def application(scope, _receive, send):
+        begun.append((turn, scope["path"]))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def count_turns():
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    server = HttpServer(application, "127.0.0.1", 0, Bounds(connections=flood, patience=20, idle=20, age=20))
+    await server.start()
+    counting = asyncio.create_task(count_turns())
+    try:
+        with contextlib.ExitStack() as opened:
+            sockets = [opened.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(flood)]
+            await until(lambda: len(server.connections) == flood)
+            for number, each in enumerate(sockets):  # the event loop sees all of them at its next turn
+                each.sendall(head(method="GET", path=f"/{number}"))
+            await until(lambda: len(begun) == flood)
+    finally:
+        counting.cancel()
+        await server.stop()
+    assert max(Counter(turn for turn, _ in begun).values()) <= 64
+    assert f"/{flood - 1}" in [path for _, path in begun[: flood // 3]]  # the newest does not wait for all others
