@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from translane import conversions
 from translane.errors import Internal, Unavailable, checked_document, checked_pair, checked_text, is_pair
-from translane.options import Format, checked_options, score_fields
+from translane.options import Format, checked_request, checked_scoring
 from translane.results import (
     DocumentProgress,
     Score,
@@ -23,8 +23,6 @@ from translane.results import (
     Translation,
 )
 from translane.v1 import translation_pb2 as pb
-
-_BESIDE_OPTIONS = ("model", "source_language", "target_language", "priority")
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -77,9 +75,8 @@ def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(request: Mapping[str, Any], *beside: str) -> dict[str, Any]:
     """The fields of a request that all translations have; `beside` are those that no option is."""
-    options = {name: value for name, value in request.items() if name not in ("timeout", *beside)}
-    fields = {name: options.pop(name) for name in _BESIDE_OPTIONS if name in options}
-    return {**fields, "options": conversions.options_message(checked_options(options))}
+    fields, options = checked_request({k: v for k, v in request.items() if k not in ("timeout", *beside)})
+    return {**fields, "options": conversions.options_message(options)}
 
 
 def translate_job(request: Mapping[str, Any]) -> Job[str, Translation]:
@@ -119,7 +116,7 @@ def document_call(
 
 def score_job(request: Mapping[str, Any]) -> Job[tuple[str, str], Score]:
     """The job of scoring pairs of source and target, by `ScoreOptions`."""
-    settings = pb.ScoreRequest(**score_fields(request))
+    settings = pb.ScoreRequest(**checked_scoring(request))
 
     def call(pairs: Sequence[tuple[str, str]], offset: int) -> Call[list[Score]]:
         message = pb.ScoreRequest()

@@ -213,14 +213,19 @@ class Options:
     check_numbers: bool | None = None
 
 
-def score_fields(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a request for scores, by `ScoreOptions`. TypeError: one is unknown, or no bool; it is named."""
-    fields = {name: value for name, value in request.items() if name != "timeout"}
-    if unknown := fields.keys() - ScoreOptions.__optional_keys__:
-        raise TypeError(f"unknown option {min(unknown)!r}")
-    if not isinstance(tokens := fields.get("return_tokens", False), bool):
-        raise TypeError(f"return_tokens must be a bool, not {tokens!r}")
-    return fields
+def checked_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
+    """What a request says of its model, its languages and its priority, and its decoding options.
+
+    Raises: as `checked_options`.
+    """
+    fields = {name: value for name, value in request.items() if name in _BESIDE_OPTIONS}
+    options = {name: value for name, value in request.items() if name not in _BESIDE_OPTIONS}
+    return _checked(fields, _BESIDE_OPTIONS), checked_options(options)
+
+
+def checked_scoring(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request for scores says beside its pairs and its time, by `ScoreOptions`. Raises: as `checked_options`."""
+    return _checked({name: value for name, value in request.items() if name != "timeout"}, _OF_SCORES)
 
 
 def checked_options(options: Mapping[str, Any]) -> Options:
@@ -230,19 +235,23 @@ def checked_options(options: Mapping[str, Any]) -> Options:
         TypeError, ValueError: an option is unknown, or its value is of the wrong type or range; the message names the
             option.
     """
-    values: dict[str, Any] = {}
-    for name, value in options.items():
-        if (convert := _CONVERTERS.get(name)) is None:
-            raise TypeError(f"unknown decoding option {name!r}")
+    return Options(**_checked(options, _CONVERTERS))
+
+
+def _checked(values: Mapping[str, Any], converters: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if (convert := converters.get(name)) is None:
+            raise TypeError(f"unknown option {name!r}")
         if value is None:
             continue
         try:
-            values[name] = convert(value)
+            checked[name] = convert(value)
         except TypeError as error:
             raise TypeError(f"{name}: {error}") from error
         except ValueError as error:  # also a UnicodeEncodeError
             raise ValueError(f"{name}: {error}") from error
-    return Options(**values)
+    return checked
 
 
 def _terms(terms: Any) -> tuple[Term, ...]:
@@ -306,8 +315,10 @@ def float32(number: float) -> float:
     return float(struct.unpack("f", struct.pack("f", number))[0])
 
 
+_int32 = _integer(-(2**31), 2**31 - 1)
+
 _BY_TYPE: Mapping[str, Callable[[Any], Any]] = {
-    "int | None": _integer(-(2**31), 2**31 - 1),
+    "int | None": _int32,
     "float | None": _number,
     "bool | None": _boolean,
     "str | None": _text,
@@ -315,3 +326,6 @@ _BY_TYPE: Mapping[str, Callable[[Any], Any]] = {
     "tuple[Term, ...]": _terms,
 }
 _CONVERTERS = {each.name: _BY_TYPE[str(each.type)] for each in fields(Options)} | {"seed": _integer(0, 2**64 - 1)}
+_OF_MODELS = {"model": _text, "source_language": _text, "target_language": _text}
+_BESIDE_OPTIONS: Mapping[str, Callable[[Any], Any]] = {**_OF_MODELS, "priority": _int32}
+_OF_SCORES: Mapping[str, Callable[[Any], Any]] = {**_OF_MODELS, "return_tokens": _boolean}

@@ -38,7 +38,7 @@ from translane.errors import (
     checked_text,
     error_of,
 )
-from translane.options import DocumentOptions, Format, ScoreOptions, TranslateOptions, checked_options, score_fields
+from translane.options import DocumentOptions, Format, ScoreOptions, TranslateOptions, checked_request, checked_scoring
 from translane.requests import DocumentRequest, ScoringRequest, TranslationRequest
 from translane.results import (
     DocumentProgress,
@@ -74,7 +74,6 @@ _Answer = TypeVar("_Answer")
 _Ask = Callable[[Sequence[_Item], int], Coroutine[Any, Any, list[_Answer]]]
 
 _MOST_ITEMS, _REQUESTS = 256, 4  # of a request, and at one time
-_LANGUAGES = ("model", "source_language", "target_language")
 
 
 class AsyncTranslator:
@@ -157,11 +156,11 @@ class AsyncTranslator:
         **request: Unpack[DocumentOptions],
     ) -> TranslatedDocument:
         """Translate a file; see `Translator.translate_document`."""
-        languages, ticket, timeout, given = _parted(request)
-        ticket = replace(ticket, most_sentences=2 * self._most)
+        given = dict(request)
         content, mime_type, anew = checked_document(content, mime_type, given.pop("replace_translations", False))
-        options = checked_options(given)
-        asked = DocumentRequest(content, mime_type, **languages, options=options, replace_translations=anew)
+        fields, ticket, timeout = _parted(given)
+        ticket = replace(ticket, most_sentences=2 * self._most)
+        asked = DocumentRequest(content, mime_type, **fields, replace_translations=anew)
 
         async def translated(models: Registry) -> TranslatedDocument:
             opened = await open_document(asked, models, "")
@@ -234,7 +233,10 @@ class AsyncTranslator:
         return ask, timeout
 
     def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
-        without_pairs, timeout = ScoringRequest((), **score_fields(request)), _checked_timeout(request.get("timeout"))
+        without_pairs, timeout = (
+            ScoringRequest((), **checked_scoring(request)),
+            _checked_timeout(request.get("timeout")),
+        )
 
         async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
             pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]
@@ -388,24 +390,24 @@ def _settings(model: str | Path | Sequence[str | Path], workers: int | None, giv
         raise SettingsError(first_problem(error).replace("replicas: ", "workers: ", 1)) from None
 
 
-def _parted(request: Mapping[str, Any]) -> tuple[dict[str, str], Ticket, float | None, dict[str, Any]]:
-    """The languages, the priority and the timeout of a request, and what else it says. ValueError: the timeout."""
+def _parted(request: Mapping[str, Any]) -> tuple[dict[str, Any], Ticket, float | None]:
+    """The languages and the options of a request, its priority and its timeout. TypeError, ValueError: as `Client`."""
     given = dict(request)
     timeout = _checked_timeout(given.pop("timeout", None))
-    ticket = Ticket(priority=given.pop("priority", 0))
-    return {name: given.pop(name) for name in _LANGUAGES if name in given}, ticket, timeout, given
+    fields, options = checked_request(given)
+    ticket = Ticket(priority=fields.pop("priority", 0))
+    return {**fields, "options": options}, ticket, timeout
 
 
 def _read(
     texts: Sequence[str], request: Mapping[str, Any], *, streamed: bool = False
 ) -> tuple[TranslationRequest, Ticket, float | None]:
     """The request, its priority and its timeout. Raises TypeError and ValueError as `Client` does."""
-    languages, ticket, timeout, given = _parted(request)
+    given = dict(request)
     format_ = given.pop("format", Format.TEXT)
     format_message(format_)  # refuses one that there is not
-    options = checked_options(given)
-    asked = TranslationRequest(texts, **languages, options=options, format=Format(format_), streamed=streamed)
-    return asked, ticket, timeout
+    fields, ticket, timeout = _parted(given)
+    return TranslationRequest(texts, **fields, format=Format(format_), streamed=streamed), ticket, timeout
 
 
 def _checked_timeout(timeout: float | None) -> float | None:

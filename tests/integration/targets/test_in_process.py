@@ -143,6 +143,21 @@ def test_ctrl_c_ends_an_iterator(translator):
             method("猫狗")
 
 
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        ({"priority": "a"}, "priority: an integer is needed, not 'a'"),
+        ({"model": 3}, "model: a str is needed, not 3"),
+        ({"beams": 2}, "unknown option 'beams'"),
+    ],
+)
+def test_what_makes_no_sense_in_a_request_is_named(translator, request_, message):
+    with pytest.raises(TypeError, match=message):
+        translator.translate("猫", **request_)
+    with pytest.raises(TypeError, match=message):
+        translator.translate_document(b"a", "text/plain", **request_)
+
+
 async def test_an_iterator_that_is_cancelled_at_once_warns_of_nothing(glossaries):
     """A warning is an error here: the calls that it has not begun are no coroutines that nobody awaits."""
     async with AsyncTranslator(BUNDLE, glossaries=glossaries) as translator:
