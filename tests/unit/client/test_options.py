@@ -60,20 +60,15 @@ def test_the_tables_are_those_of_the_protocol():
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_every_option_has_a_flag(server, command, tmp_path, name):
+def test_every_option_has_a_flag_and_its_environment_twin(server, command, tmp_path, name):
     flags = arguments_for(name, tmp_path)
     assert command("translate", "a", *flags) == 0
     if name != "num_hypotheses":  # a stream has one hypothesis
         assert command("translate", "a", "--stream", "--json", *flags) == 0
-    assert all(request.options == expected([name]) for request in server.requests)
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_flag_has_an_environment_twin(server, command, tmp_path, name):
-    values = [argument for argument in arguments_for(name, tmp_path) if argument != FLAGS[name].name]
+    values = [argument for argument in flags if argument != FLAGS[name].name]
     command.environ["TRANSLANE_CLIENT_" + FLAGS[name].dest.upper()] = "\n".join(values) or "true"
     assert command("translate", "a") == 0
-    assert server.requests[0].options == expected([name])
+    assert all(request.options == expected([name]) for request in server.requests)
 
 
 @pytest.mark.parametrize("name", [name for name, value in EVERY_OPTION.items() if value is True])
@@ -85,23 +80,19 @@ def test_no_is_not_unset(server, command, name):
     assert not getattr(options, name)
 
 
-def test_terms_have_flags():
-    terms = [Term("a", "b", ignore_case=True), ("c", "d"), Term("e", "f", inflected=True)]
-    assert options_message(checked_options({"terminology": terms})).terminology == [
-        pb.Term(source="a", target="b", ignore_case=True),
-        pb.Term(source="c", target="d"),
-        pb.Term(source="e", target="f", inflected=True),
-    ]
-    with pytest.raises(TypeError, match="terminology: a bool is needed, not 1"):
-        options_message(checked_options({"terminology": [Term("a", "b", 1)]}))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
-    "terms",
-    [{"猫": "cat"}, [("猫", "cat")], (["猫", "cat"],), iter([("猫", "cat")]), [Term("猫", "cat")]],
+    ("terms", "flags"),
+    [
+        ({"猫": "cat"}, {}),
+        ((["猫", "cat"],), {}),
+        (iter([("猫", "cat")]), {}),
+        ([Term("猫", "cat", ignore_case=True)], {"ignore_case": True}),
+        ([Term("猫", "cat", inflected=True)], {"inflected": True}),
+    ],
 )
-def test_terms_are_a_mapping_or_pairs(terms):
-    assert options_message(checked_options({"terminology": terms})).terminology == [pb.Term(source="猫", target="cat")]
+def test_terms_are_a_mapping_or_pairs_or_have_flags(terms, flags):
+    (term,) = options_message(checked_options({"terminology": terms})).terminology
+    assert term == pb.Term(source="猫", target="cat", **flags)
 
 
 @pytest.mark.parametrize(
@@ -116,17 +107,14 @@ def test_terms_are_a_mapping_or_pairs(terms):
         ("length_penalty", False, TypeError, "a number is needed, not False"),
         ("top_p", 1e300, ValueError, r"a number of 32 bits is needed, not 1e\+300"),
         ("early_stopping", 1, TypeError, "a bool is needed, not 1"),
-        ("early_stopping", "no", TypeError, "a bool is needed, not 'no'"),
         ("target_prefix", b"a", TypeError, "a str is needed, not b'a'"),
         ("target_prefix", "\ud800", ValueError, "surrogates not allowed"),
         ("suppressed_phrases", "ab", TypeError, "a list of str is needed, not a str"),
         ("suppressed_phrases", ["a", 3], TypeError, "a str is needed, not 3"),
-        ("suppressed_phrases", 3, TypeError, "not iterable"),
-        ("terminology", "ab", TypeError, "'a' is no pair"),
         ("terminology", ["ab"], TypeError, "'ab' is no pair"),
         ("terminology", [("a", "b", "c")], TypeError, "is no pair"),
         ("terminology", [("a", 3)], TypeError, "a str is needed, not 3"),
-        ("terminology", {"a": None}, TypeError, "a str is needed, not None"),
+        ("terminology", [Term("a", "b", 1)], TypeError, "a bool is needed, not 1"),
         ("terminology", 3, TypeError, "not iterable"),
     ],
 )
@@ -145,10 +133,6 @@ def test_numbers_of_other_libraries_are_numbers():
 
     message = options_message(checked_options({"beam_size": Three(), "patience": Three(), "temperature": 1}))
     assert message == pb.DecodingOptions(beam_size=3, patience=3.0, temperature=1.0)
-
-
-def test_none_is_unset():
-    assert options_message(checked_options(dict.fromkeys(FIELDS))) == pb.DecodingOptions()
 
 
 # Scores of given translations: the same cases run against both clients.

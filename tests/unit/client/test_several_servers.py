@@ -164,7 +164,7 @@ def test_a_name_with_several_servers(connect):
         assert [len(server.requests) for server in servers[1:]] == [10, 10]
 
 
-def test_connections_that_end_by_age_cost_no_call(connect):
+def test_connections_that_end_by_age_cost_no_call():
     ages = [("grpc.max_connection_age_ms", 100), ("grpc.max_connection_age_grace_ms", 0)]
     with FakeServer().start(options=ages) as server, Client(server.address) as client:
         end = clock.monotonic() + 1.5

@@ -43,12 +43,6 @@ def test_deltas_arrive_in_order_and_the_translation_last(server, connect):
     assert result.timing == Timing(queue=0.0, encode=0.0, decode=0.0, total=2.0)
 
 
-def test_a_delta_is_there_before_the_next_one_is_decoded(server, connect):
-    server.always = server.hang_after(2)
-    with connect(server.address).translate_stream("a") as stream:
-        assert [next(stream), next(stream)] == ["<", "a"]
-
-
 def test_empty_deltas_are_left_out(server, connect):
     server.always = lambda request, context: [
         pb.TranslateStreamResponse(),
@@ -62,20 +56,14 @@ def test_empty_deltas_are_left_out(server, connect):
 
 
 @pytest.mark.parametrize("failure", [UNAVAILABLE, QUEUE_FULL, fails(grpc.StatusCode.CANCELLED, "CANCELLED")])
-@pytest.mark.parametrize("count", [0, 1, 3, 7])  # of messages before the failure; seven are the whole text
-def test_a_stream_that_breaks_off_goes_on_where_it_was(server, connect, time, failure, count):
-    server.script = deque([breaks_off(count, failure)])
+# How many messages come before each failure; seven are the whole text.
+@pytest.mark.parametrize("counts", [[0], [1], [3], [7], [3, 1, 4]])
+def test_a_stream_that_breaks_off_goes_on_where_it_was(server, connect, time, failure, counts):
+    server.script = deque(breaks_off(count, failure) for count in counts)
     stream = connect(server.address).translate_stream("a\r\n猫c")
     assert list(stream) == list("<a\r\n猫c>")
     assert stream.result.text == "<a\r\n猫c>"
-    assert len(server.requests) == 2
-    assert len(time.pauses) == 1
-
-
-def test_a_stream_may_break_off_several_times(server, connect):
-    server.script = deque([breaks_off(count, UNAVAILABLE) for count in (3, 1, 4)])
-    assert list(connect(server.address).translate_stream("abcd")) == list("<abcd>")
-    assert len(server.requests) == 4
+    assert (len(server.requests), len(time.pauses)) == (len(counts) + 1, len(counts))
 
 
 @pytest.mark.parametrize("deltas", [("<abc>",), ("<a", "bc>"), ("", "<", "ab", "", "c>")])

@@ -21,18 +21,14 @@ from translane_client._requests import score_job, translate_job
 
 
 def test_one_text_gives_one_translation(server, connect):
-    translation = connect(server.address).translate("我有一只猫")
-    assert str(translation) == translation.text == "<我有一只猫>"
+    text = " 猫\n\x00👩‍👩‍👧 \u2028"
+    translation = connect(server.address).translate(text)
+    assert str(translation) == translation.text == f"<{text}>"
     assert translation.score == -0.5
     assert translation.finish_reason is FinishReason.END_OF_SENTENCE
-    assert (translation.source_tokens, translation.model) == (5, "zh-en")
+    assert (translation.source_tokens, translation.model) == (len(text), "zh-en")
     assert translation.timing == Timing(queue=0.5, encode=0.0, decode=0.0, total=2.0)
     assert server.listings == 0
-
-
-@pytest.mark.parametrize("text", ["", " ", "a\nb", "\x00\x07", "👩‍👩‍👧 \u2028", "x" * 100_000])
-def test_any_unicode_travels_unchanged(server, connect, text):
-    assert connect(server.address).translate(text).text == translated(text)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9, 50])
@@ -352,19 +348,8 @@ def test_both_clients_have_the_same_methods_and_parameters():
     assert face(Client) == face(AsyncClient)
 
 
-@pytest.mark.parametrize(
-    ("statement", "heavy"),
-    [
-        ("from translane import AsyncClient, Client", set()),
-        (
-            "from translane.__main__ import main\n"
-            "for name in ('translate', 'score', 'models', 'bench'): assert main([name, '--help'], {}) == 0",
-            {"grpc", "google"},
-        ),
-    ],
-)
-def test_nothing_heavy_is_imported(statement, heavy):
-    heavy |= {"numpy", "torch", "onnxruntime", "pydantic", "tqdm", "opentelemetry", "translane_server"}
-    program = f"import sys\n{statement}\nprint(sorted({heavy} & set(sys.modules)))"
+def test_the_clients_import_nothing_heavy():
+    heavy = {"numpy", "torch", "onnxruntime", "pydantic", "tqdm", "opentelemetry", "translane_server"}
+    program = f"import sys; from translane import AsyncClient, Client; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -44,7 +44,7 @@ def test_rates_one_after_the_other(server, command, tmp_path):
 
 
 def test_an_open_loop_does_not_wait_for_answers(server, command):
-    server.script.append(answer_to_the_trial)
+    server.script.append(lambda request, _: answer(request))  # to the trial
     server.always = server.hang
     assert command("bench", "--rate", "100", *BRIEF, "--timeout", "300ms", "--connections", "2") == 1
     assert server.most_running > 4
@@ -52,10 +52,6 @@ def test_an_open_loop_does_not_wait_for_answers(server, command):
     assert row[2:6] == ["-"] * 4
     assert row[6] == "DEADLINE_EXCEEDED"
     assert "translane bench: DEADLINE_EXCEEDED: no answer from" in command.err
-
-
-def answer_to_the_trial(request, _context):
-    return answer(request)
 
 
 def test_a_closed_loop_has_as_many_requests_under_way_as_clients(server, command):
@@ -93,7 +89,7 @@ def test_tokens_are_counted_where_they_are_asked_for(server, command):
 
 
 def test_errors_are_counted_by_their_status_and_told_once(server, command):
-    server.script.extend([answer_to_the_trial])
+    server.script.append(lambda request, _: answer(request))
     server.always = fails(grpc.StatusCode.RESOURCE_EXHAUSTED, "the queue is full", reason("QUEUE_FULL"))
     assert command("bench", "--rate", "50", *BRIEF) == 1
     (row,) = cells(command)
@@ -119,7 +115,7 @@ def test_a_search_begins_with_what_many_clients_get(server, command):
 
 
 def test_a_rate_that_cannot_be_kept_is_given_up(server, command):
-    server.script.append(answer_to_the_trial)
+    server.script.append(lambda request, _: answer(request))
     server.always = server.hang
     flags = ["--find-rate", "--p95", "50ms", "--rate", "100", "--trials", "1", "--duration", "20s", "--warm-up", "0"]
     assert command("bench", *flags) == 1
@@ -128,16 +124,6 @@ def test_a_rate_that_cannot_be_kept_is_given_up(server, command):
     assert "unanswered" in row
     assert found == "no rate was found that keeps p95 within 50 ms; the lowest rate tried is 100 sentences/s"
     assert len(server.requests) < 1000  # of the 2000 that were to be sent
-
-
-def test_a_server_that_is_down_is_one_sentence(refused, tmp_path):
-    command, path = Command(refused), tmp_path / "texts"
-    path.write_text("a\n")
-    for argv in ([], ["-i", str(path)]):
-        assert command("bench", *argv) == 1
-        assert command.err == f"translane bench: cannot reach {refused}: connection refused\n"
-        assert command.out == ""
-        command = Command(refused)
 
 
 def test_what_the_server_refuses_ends_it_at_once(server, command):

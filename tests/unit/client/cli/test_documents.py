@@ -25,6 +25,25 @@ KINDS = {
 DATA = b"\xef\xbb\xbfa\xff\r\n\x00b"
 
 
+@pytest.fixture
+def source(tmp_path):
+    """A file that the server translates whole."""
+    path = tmp_path / "x.md"
+    path.write_text("a")
+    return path
+
+
+@pytest.fixture
+def translate(command, source):
+    """Translates it, to a file beside it or to standard output, and returns the exit code."""
+
+    def run(target: str = "", *flags: str) -> int:
+        where = ["-o", str(source.parent / target)] if target else []
+        return command("translate", "-i", str(source), *where, *flags)
+
+    return run
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_the_extension_says_the_kind(server, command, tmp_path, name):
     source, target = tmp_path / name, tmp_path / "out"
@@ -83,9 +102,8 @@ def test_the_format_of_texts_travels(server, command, flags, form):
     assert server.requests[0].format == form
 
 
-def test_a_file_is_replaced_when_the_translation_is_whole(server, command, tmp_path):
-    source, link = tmp_path / "x.md", tmp_path / "link.md"
-    source.write_text("a")
+def test_a_file_is_replaced_when_the_translation_is_whole(server, command, source, tmp_path):
+    link = tmp_path / "link.md"
     source.chmod(0o640)
     link.symlink_to(source)
     server.always = BROKEN
@@ -100,89 +118,74 @@ def test_a_file_is_replaced_when_the_translation_is_whole(server, command, tmp_p
     assert {each.name for each in tmp_path.iterdir()} == {"link.md", "x.md"}
 
 
-def test_no_other_file_is_touched(server, command, tmp_path):
-    source, other, link = tmp_path / "x.md", tmp_path / "other", tmp_path / "x.md.part"
-    source.write_text("a")
+def test_no_other_file_is_touched(translate, source, tmp_path):
+    other, link = tmp_path / "other", tmp_path / "x.md.part"
     other.write_text("b")
     link.symlink_to(other)
-    assert command("translate", "-i", str(source), "-o", str(source)) == 0
+    assert translate(source.name) == 0
     assert (source.read_text(), other.read_text(), source.is_symlink(), link.is_symlink()) == ("A", "b", False, True)
 
 
 @pytest.mark.parametrize("target", [".", "missing/y.md", "x.md/y.md"])
-def test_a_file_that_cannot_be_written_costs_no_translation(server, command, tmp_path, target):
-    (tmp_path / "x.md").write_text("a")
-    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / target)) == 1
+def test_a_file_that_cannot_be_written_costs_no_translation(server, command, translate, tmp_path, target):
+    assert translate(target) == 1
     assert command.err.startswith(f"translane translate: {tmp_path / target}: ")
     assert server.requests == []
 
 
-def test_a_link_to_a_pipe_is_written(command, tmp_path):
+def test_a_link_to_a_pipe_is_written(translate, tmp_path):
     """As /dev/stdout is one, and what a shell makes of >(…)."""
-    (tmp_path / "x.md").write_text("a")
     reading, writing = os.pipe()
     (tmp_path / "y.md").symlink_to(f"/dev/fd/{writing}")
-    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 0
+    assert translate("y.md") == 0
     os.close(writing)
     with os.fdopen(reading) as pipe:
         assert pipe.read() == "A"
 
 
-def test_a_link_to_itself_is_replaced(command, tmp_path):
-    (tmp_path / "x.md").write_text("a")
+def test_a_link_to_itself_is_replaced(translate, tmp_path):
     (tmp_path / "y.md").symlink_to(tmp_path / "y.md")
-    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 0
+    assert translate("y.md") == 0
     assert (tmp_path / "y.md").read_text() == "A"
 
 
 @pytest.mark.parametrize("missing", ["content", "end"])
-def test_a_document_that_is_not_whole_is_an_error(server, command, tmp_path, missing):
+def test_a_document_that_is_not_whole_is_an_error(server, command, translate, tmp_path, missing):
     def part(request, context):
         return [each for each in answer_to(request) if each.WhichOneof("event") != missing]
 
     server.always = part
-    (tmp_path / "x.md").write_text("a")
-    assert command("translate", "-i", str(tmp_path / "x.md"), "-o", str(tmp_path / "y.md")) == 1
+    assert translate("y.md") == 1
     assert command.err.startswith("translane translate: the ")
     assert not (tmp_path / "y.md").exists()
 
 
-def test_faults_name_the_file_the_line_and_the_flag(server, command, tmp_path):
-    source = tmp_path / "x.md"
-    source.write_text("a")
+def test_faults_name_the_file_the_line_and_the_flag(server, command, translate, source):
     server.always = refuses(("content", "line 9: too long"), ("content", "no XLIFF"), ("options.beam_size", "wrong"))
-    assert command("translate", "-i", str(source), "--beam-size", "3") == 1
+    assert translate("", "--beam-size", "3") == 1
     assert command.err == f"translane translate: {source}, line 9: too long; {source}: no XLIFF; --beam-size: wrong\n"
 
 
 @pytest.mark.parametrize(("most", "problem"), [(4, "has 5 bytes"), (0, "translates no documents")])
-def test_a_document_beyond_the_servers_limit_is_not_sent(server, command, tmp_path, most, problem):
+def test_a_document_beyond_the_servers_limit_is_not_sent(server, command, translate, source, most, problem):
     server.limits.document_bytes = most
-    (tmp_path / "x.md").write_text("abcde")
-    assert command("translate", "-i", str(tmp_path / "x.md")) == 1
+    source.write_text("abcde")
+    assert translate() == 1
     assert problem in command.err
     assert server.requests == []
 
 
-def test_notes_name_the_lines(command, tmp_path):
-    (tmp_path / "x.md").write_text("a")
-    assert command("translate", "-i", str(tmp_path / "x.md")) == 0
-    lines = [line.partition(": ")[2] for line in command.err.splitlines()]
-    assert [line.startswith(f"{tmp_path / 'x.md'}, line {number}: ") for number, line in enumerate(lines, 2)] == [
-        True
-    ] * 2
-
-
-def test_the_rest_of_many_notes_is_only_counted(server, command, tmp_path):
+def test_notes_name_the_lines_and_the_rest_of_many_is_only_counted(server, command, translate, source):
     def noting(request, context):
         *before, last = answer_to(request)
         last.end.notes.extend(pb.DocumentNote(line=line, cut_sentences=1) for line in range(4, 20))
         return [*before, last]
 
     server.always = noting
-    (tmp_path / "x.md").write_text("a")
-    assert command("translate", "-i", str(tmp_path / "x.md")) == 0
-    assert command.err.splitlines()[-1] == "translane translate: and 8 more such notes"
+    assert translate() == 0
+    *notes, rest = command.err.splitlines()
+    assert [note.split(": ")[1] for note in notes] == [f"{source}, line {number}" for number in range(2, 12)]
+    assert rest == "translane translate: and 8 more such notes"
 
 
 def test_progress_counts_texts(command, tmp_path):

@@ -15,24 +15,14 @@ from translane_client.cli.outputs import LineWriter
 UNICODE = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-def test_files_in_and_out(command, tmp_path):
+@pytest.mark.parametrize("lines", [0, 500])
+def test_files_in_and_out(command, tmp_path, lines):
     source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_bytes(b"".join(b"%d\n" % n for n in range(500)))
+    source.write_bytes(b"".join(b"%d\n" % n for n in range(lines)))
     target.write_text("of before")
     assert command("translate", "-i", str(source), "-o", str(target), "--batch-size", "7") == 0
-    assert target.read_text() == "".join(f"<{n}>\n" for n in range(500))
+    assert target.read_text() == "".join(f"<{n}>\n" for n in range(lines))
     assert command.out == command.err == ""
-
-
-def test_an_empty_file_gives_an_empty_file(command, tmp_path):
-    target = tmp_path / "out.txt"
-    assert command("translate", "-o", str(target)) == 0
-    assert target.read_bytes() == b""
-
-
-def test_a_dash_is_a_standard_stream(command):
-    assert command("translate", "-i", "-", "-o", "-", stdin=b"a\n") == 0
-    assert command.out == "<a>\n"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +41,7 @@ def test_a_dash_is_a_standard_stream(command):
     ],
 )
 def test_one_line_is_one_text(server, command, stdin, texts):
-    assert command("translate", stdin=stdin) == 0
+    assert command("translate", "-i", "-", "-o", "-", stdin=stdin) == 0
     assert [text for request in server.requests for text in request.texts] == texts
     assert command.stdout.getvalue().count(b"\n") == len(texts)
 
@@ -155,13 +145,10 @@ def test_progress_is_drawn_on_a_terminal(command, tmp_path):
     final = command.err.rsplit("\r", 1)[1]
     assert "200 sentences" in final
     assert f"100% [{'#' * 24}]  0:00 left" in final
-
-
-def test_progress_of_a_pipe_has_no_percentage(command):
     command.stderr = Terminal()
     assert command("translate", stdin=b"a\n") == 0
     assert "sentences" in command.err
-    assert "%" not in command.err
+    assert "%" not in command.err  # of a pipe
 
 
 def test_no_progress_for_arguments_or_beside_output_on_the_same_terminal(command):

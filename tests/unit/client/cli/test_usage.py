@@ -145,12 +145,13 @@ def test_flags_reach_the_request_and_win_over_the_environment(server, command):
 def test_a_server_that_is_down_is_one_sentence(refused, tmp_path):
     command, target = Command(refused), tmp_path / "kept.txt"
     target.write_text("of before")
-    for argv in (["models"], ["translate", "a"], ["translate", "-o", str(target)]):
+    tried = [["models"], ["translate", "a"], ["translate", "-o", str(target)]]
+    for argv in (["bench"], ["bench", "-i", str(target)], *([*words, "--attempts", "2"] for words in tried)):
         command.stderr = io.StringIO()
-        assert command(*argv, "--attempts", "2", stdin=b"a\n") == 1
+        assert command(*argv, stdin=b"a\n") == 1
         sentence = f"translane {argv[0]}: cannot reach {refused}: connection refused"
         told = f"; 0 lines were written to {target}" if "-o" in argv else ""
-        assert command.err == f"{sentence}{told}\n"
+        assert (command.err, command.out) == (f"{sentence}{told}\n", "")
     assert target.read_text() == "of before"
 
 
