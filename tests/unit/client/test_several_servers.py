@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, QUEUE_FULL, FakeServer, answer, fails, reason, retry_in
 
+from fakes.translation_server import PATIENCE, QUEUE_FULL, FakeServer, answer, fails, reason, retry_in
 from helpers.client_command import Command
 from helpers.name_server import NameServer
 from translane import AsyncClient, Cancelled, Client, RetryPolicy, Unavailable

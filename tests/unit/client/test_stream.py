@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from unit.client.fake_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, breaks_off, fails
 
+from fakes.translation_server import BROKEN, PATIENCE, QUEUE_FULL, UNAVAILABLE, breaks_off, fails
 from translane import (
     AsyncClient,
     Cancelled,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import grpc
 import pytest
-from unit.client.fake_server import FakeServer, answer, answer_to, fails, reason
 
+from fakes.translation_server import FakeServer, answer, answer_to, fails, reason
 from helpers.certificates import Authority
 from helpers.client_command import Command
 from helpers.refusals import refusal

@@ -7,8 +7,8 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from unit.client.fake_server import UNAVAILABLE, FakeServer, answer_to
 
+from fakes.translation_server import UNAVAILABLE, FakeServer, answer_to
 from helpers.file_server import wait_until
 from translane import RetryPolicy
 

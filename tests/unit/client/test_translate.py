@@ -12,8 +12,8 @@ import grpc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import PATIENCE, FakeServer, answer, bad_fields, fails, reason, refuses, translated
 
+from fakes.translation_server import PATIENCE, FakeServer, answer, bad_fields, fails, reason, refuses, translated
 from translane import AsyncClient, Client, FinishReason, Internal, InvalidArgument, TermOutcome, Timing
 from translane.v1 import translation_pb2 as pb
 from translane_client._core import END, MOST_BYTES, Batches

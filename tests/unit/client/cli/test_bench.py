@@ -11,8 +11,8 @@ from itertools import islice
 
 import grpc
 import pytest
-from unit.client.fake_server import answer, fails, reason, refuses
 
+from fakes.translation_server import answer, fails, reason, refuses
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
 from translane_client.bench.benchmark import RateSearch

@@ -4,8 +4,8 @@ import os
 import stat
 
 import pytest
-from unit.client.fake_server import BROKEN, UNAVAILABLE, answer_to, refuses
 
+from fakes.translation_server import BROKEN, UNAVAILABLE, answer_to, refuses
 from helpers.client_command import Terminal
 from translane.v1 import translation_pb2 as pb
 

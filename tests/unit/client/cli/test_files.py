@@ -5,8 +5,8 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.client.fake_server import refuses
 
+from fakes.translation_server import refuses
 from helpers.client_command import Terminal
 from translane_client.cli import inputs
 from translane_client.cli.inputs import texts_of

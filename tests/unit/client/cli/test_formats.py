@@ -4,8 +4,8 @@ import json
 
 import grpc
 import pytest
-from unit.client.fake_server import bad_fields, fails, reason, refuses, texts_of
 
+from fakes.translation_server import bad_fields, fails, reason, refuses, texts_of
 from translane.v1 import translation_pb2 as pb
 
 

@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from unit.client.fake_server import answer, refuses, streamed
 
+from fakes.translation_server import answer, refuses, streamed
 from translane.conversions import options_message
 from translane.options import Term, checked_options
 from translane.v1 import translation_pb2 as pb

@@ -7,8 +7,8 @@ from pathlib import Path
 from unittest.mock import Mock, call
 
 import pytest
-from unit.client.fake_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 
+from fakes.translation_server import BROKEN, PATIENCE, FakeServer, answer_to, breaks_off, refuses
 from translane.v1 import translation_pb2 as pb
 
 

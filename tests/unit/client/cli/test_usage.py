@@ -11,8 +11,8 @@ from time import sleep
 
 import grpc
 import pytest
-from unit.client.fake_server import PATIENCE, answer_to, fails, reason, retry_in
 
+from fakes.translation_server import PATIENCE, answer_to, fails, reason, retry_in
 from helpers.client_command import Command, shell
 from translane.v1 import translation_pb2 as pb
 

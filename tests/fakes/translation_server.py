@@ -16,6 +16,7 @@ from google.protobuf import any_pb2
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_status import rpc_status
 
 from helpers.file_server import wait_until
@@ -190,10 +191,13 @@ class FakeServer(translation_pb2_grpc.TranslationServiceServicer):
         port: int = 0,
         options: Sequence[tuple[str, int]] = (),
     ) -> FakeServer:
-        self._pool = ThreadPoolExecutor(8)
+        self._pool = ThreadPoolExecutor(16)
         self._lock = threading.Lock()
         self._server = grpc.server(self._pool, options=options)
-        translation_pb2_grpc.add_TranslationServiceServicer_to_server(self, self._server)
+        translation_pb2_grpc.add_TranslationServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        checks = health.HealthServicer()
+        checks.set("translane.v1.TranslationService", health_pb2.HealthCheckResponse.SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(checks, self._server)
         if credentials is None:
             port = self._server.add_insecure_port(f"{host}:{port}")
         else:
