@@ -37,7 +37,10 @@ def written(path: Path, files: LineFiles, answers: Sequence[Answer]) -> bytes:
             del left[: len(block.records)]
     assert not left
     content = file.getvalue()
-    return gzip.decompress(content) if path.suffix == ".gz" else content
+    if path.suffix != ".gz":
+        return content
+    assert content[4:8] == bytes(4)  # no time, so that equal outputs are equal files
+    return gzip.decompress(content)
 
 
 def file_of(folder: Path, content: bytes, name: str = "a.txt") -> Path:
@@ -58,19 +61,6 @@ def test_lines_end_with_line_feeds_alone(tmp_path, name):
     ]
     answers = [Answer("one"), Answer(""), Answer(""), Answer("two\r\nthree\n four\rfive"), Answer("x")]
     assert written(path, LineFiles(), answers) == b"one\n\n\ntwo three  four five\nx\n"
-
-
-def test_equal_outputs_are_equal_files(tmp_path):
-    path = file_of(tmp_path, b"a\n", "a.txt.gz")
-    contents = []
-    for _ in range(2):
-        file = io.BytesIO()
-        with LineFiles().output(path, file) as write:
-            for block in LineFiles().blocks(path, whole=True):
-                write(block, [Answer("b")])
-        contents.append(file.getvalue())
-    assert contents[0] == contents[1]
-    assert contents[0][4:8] == bytes(4)  # no time
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=9), max_size=9))
@@ -136,8 +126,7 @@ def test_a_first_record_that_is_wrong_is_refused_and_a_later_one_noted(tmp_path,
     assert third == first
 
 
-@pytest.mark.parametrize("name", ["a.txt.gz", "a.jsonl.gz"])
-def test_broken_gzip_is_told_in_a_sentence(tmp_path, name):
+def test_broken_gzip_is_told_in_a_sentence(tmp_path):
     whole = gzip.compress(b"".join(b"line %d\n" % number for number in range(5000)))
     broken = {
         "after line": whole[: len(whole) // 2],
@@ -145,9 +134,9 @@ def test_broken_gzip_is_told_in_a_sentence(tmp_path, name):
         "broken": whole[:60] + b"\xff" * 30 + whole[90:],
     }
     for sentence, content in broken.items():
-        (tmp_path / name).write_bytes(content)
+        (tmp_path / "a.txt.gz").write_bytes(content)
         with pytest.raises(BatchError, match=sentence):
-            read(tmp_path / name, LineFiles())
+            read(tmp_path / "a.txt.gz", LineFiles())
 
 
 def test_columns_keep_their_line(tmp_path):

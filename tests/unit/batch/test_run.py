@@ -231,15 +231,6 @@ def test_a_folder_of_somebody_else_is_no_state(tmp_path, go):
             go(**{"work": tmp_path / "mine", **changes})
 
 
-def test_what_is_there_already_is_not_replaced(tmp_path, go):
-    corpus_of(tmp_path, [["a"]])
-    (tmp_path / "out" / "part0").mkdir(parents=True)
-    (tmp_path / "out" / "part0" / "000.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(BatchError, match="it is there already"):
-        go()
-    assert (tmp_path / "out" / "part0" / "000.txt").read_text(encoding="utf-8") == "mine"
-
-
 @pytest.mark.parametrize("lines", [["c", "b"], ["a"], ["b", "a"], ["a", "b", "b"], ["a", "b", "c"]])
 def test_a_corpus_that_changes_meanwhile_is_found_out(tmp_path, monkeypatch, go, lines):
     corpus_of(tmp_path, [["a", "b"]])

@@ -37,8 +37,6 @@ def load(argv: list[str], environ: dict[str, str] | None = None) -> BatchSetting
         ([*NEEDED, "--token-file=key"], "--token-file needs --server"),
         ([*NEEDED, "--server=a:1", "--device=cpu"], "--device and --server exclude each other: servers have their own"),
         ([*NEEDED, "--server=a:1", "--model-cache=folder"], "--model-cache and --server exclude each other"),
-        ([*NEEDED, "--server=a:1", "--replicas=2"], "--replicas and --server exclude each other"),
-        ([*NEEDED, "--server=a:1", "--threads=2"], "--threads and --server exclude each other"),
         ([*NEEDED, "--server=a:1", "--max-batch-size=64"], "--max-batch-size and --server exclude each other"),
         ([*NEEDED, "--workers=2"], "--workers needs --ray"),
         ([*NEEDED, "--cpus-per-worker=2"], "--cpus-per-worker needs --ray"),

@@ -45,12 +45,6 @@ def test_options_come_back_and_one_that_is_set_to_nothing_is_set():
         assert conversions.options_message(conversions.options_of(message)) == message
 
 
-def test_options_that_are_remembered_are_told_apart():
-    one, other = pb.DecodingOptions(beam_size=2), pb.DecodingOptions(beam_size=3)
-    found = [conversions.options_of(message).beam_size for message in (one, other, one)]
-    assert found == [2, 3, 2]
-
-
 @pytest.mark.parametrize("several", [False, True])
 def test_translations_come_back(several):
     message = filled(pb.TranslateResponse())
@@ -104,18 +98,6 @@ def test_models_and_limits_come_back():
     message = filled(pb.ListModelsResponse())
     message.models[0].decoding_defaults.CopyFrom(pb.DecodingOptions(beam_size=4, length_penalty=0.5))
     assert conversions.list_models_response(conversions.server_info_of(message)) == message
-
-
-def test_requests_keep_their_fields():
-    fields: Any = {"model": "m", "source_language": "zh", "target_language": "en", "format": pb.FORMAT_MARKDOWN}
-    options = pb.DecodingOptions(beam_size=2)
-    many = conversions.translation_request_of(pb.TranslateRequest(texts=["a", "b"], options=options, **fields))
-    one = conversions.stream_request_of(pb.TranslateStreamRequest(text="a", options=options, **fields))
-    for request, texts in ((many, ("a", "b")), (one, ("a",))):
-        assert (request.texts, request.model) == (texts, "m")
-        assert (request.source_language, request.target_language, request.format) == ("zh", "en", "markdown")
-        assert request.options.beam_size == 2
-    assert (many.field, one.field) == ("texts[{}]", "text")
 
 
 # How far long work is, on a real terminal and elsewhere.
