@@ -18,7 +18,7 @@ import psutil
 import pytest
 from integration.targets.test_errors import WRONG, error_of, told
 
-from helpers.client_calls import CALLS, ask, ask_async
+from helpers.client_calls import CALLS, ask
 from helpers.file_server import wait_until
 from helpers.reliability.cases import SENTENCES
 from helpers.server_process import BUNDLE
@@ -76,12 +76,6 @@ def test_threads_get_the_answers_of_a_client(translator, expected):
     with ThreadPoolExecutor(12) as threads:
         answers = list(threads.map(lambda call: ask(translator, call), calls))
     assert as_sent(answers) == as_sent([expected(call) for call in calls])
-
-
-async def test_tasks_get_the_answers_of_a_client(glossaries, expected):
-    async with AsyncTranslator([BUNDLE], glossaries=glossaries) as translator:
-        answers = await asyncio.gather(*(ask_async(translator, call) for call in CALLS))
-    assert as_sent(answers) == as_sent([expected(call) for call in CALLS])
 
 
 def test_what_it_says_of_itself_is_what_a_server_says(translator, undisturbed):
@@ -160,7 +154,7 @@ def test_what_makes_no_sense_in_a_request_is_named(translator, request_, message
 
 async def test_an_iterator_that_is_cancelled_at_once_warns_of_nothing(glossaries):
     """A warning is an error here: the calls that it has not begun are no coroutines that nobody awaits."""
-    async with AsyncTranslator(BUNDLE, glossaries=glossaries) as translator:
+    async with AsyncTranslator([BUNDLE], glossaries=glossaries) as translator:
         for found in (translator.translate_iter(["a"] * 2000), translator.score_iter([("a", "b")] * 2000)):
             reading = asyncio.create_task(anext(found))
             asyncio.get_running_loop().call_soon(reading.cancel)

@@ -22,7 +22,6 @@ from fakes.translation_server import (
 from translane import (
     Connection,
     DeadlineExceeded,
-    FieldViolation,
     Internal,
     InvalidArgument,
     QueueFull,
@@ -64,14 +63,6 @@ def test_what_will_not_change_is_not_tried_again(server, connect, time, behaviou
     assert type(caught.value) is kind
     assert len(server.requests) == 1
     assert not time.pauses
-
-
-def test_all_violations_arrive_in_order(server, connect):
-    server.always = refuses(("texts[3]", "too long"), ("options.beam_size", "at most 1"))
-    with pytest.raises(InvalidArgument) as caught:
-        connect(server.address).translate("a")
-    violations = FieldViolation("texts[3]", "too long"), FieldViolation("options.beam_size", "at most 1")
-    assert (caught.value.field, caught.value.violations) == ("texts[3]", violations)
 
 
 def test_the_default_bridges_a_restart():

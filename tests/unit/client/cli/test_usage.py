@@ -201,15 +201,6 @@ def test_the_shell_sees_utf8_whatever_the_locale(server):
     assert (out.decode(), err, process.returncode) == ("<猫>\n", b"", 0)
 
 
-def test_the_shell_may_close_the_pipe(server):
-    with shell(server.address, "translate", "--batch-size", "1") as process:
-        process.stdout.close()
-        process.stdin.write(b"a\n" * 10)
-        process.stdin.close()
-        assert process.stderr.read() == b""
-        assert process.wait(60) == 141
-
-
 @pytest.mark.parametrize("argv", [["translate", "a"], ["models"]])
 def test_a_full_disk_behind_the_shell_is_one_sentence(server, argv):
     with Path("/dev/full").open("wb") as full, shell(server.address, *argv, stdout=full) as process:
