@@ -6,9 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +29,9 @@ TEXTS = ["我有一只猫。", "谢谢", "他说：“你好！”"]
 SECONDS = 500  # compiling gRPC for the Go example takes minutes on a busy machine
 
 
-@dataclass(frozen=True)
-class Place:
-    """A server, and what a caller must know of it."""
-
-    variables: Mapping[str, str]
-    expected: list[str]
-
-    def without_key(self) -> dict[str, str]:
-        return {name: value for name, value in self.variables.items() if name != "TRANSLANE_CLIENT_TOKEN"}
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def places(tmp_path_factory):
-    """A server that speaks plain text, and one that wants TLS and a key."""
+async def served(tmp_path_factory):
+    """The translations, and what callers must know of a server of plain text and of one that wants TLS and a key."""
     folder = tmp_path_factory.mktemp("secrets")
     authority = Authority(folder)
     files = authority.files("localhost", stem="server")
@@ -64,34 +51,33 @@ async def places(tmp_path_factory):
         def place(server, scheme, **variables):
             variables["TRANSLANE_CLIENT_SERVER"] = f"localhost:{server.port}"
             variables["TRANSLANE_HTTP"] = f"{scheme}://localhost:{server.http_port}"
-            return Place(variables, expected)
+            return variables
 
-        yield {"plain": place(plain, "http"), "secured": place(secured, "https", **shown)}
+        yield expected, {"plain": place(plain, "http"), "secured": place(secured, "https", **shown)}
+
+
+@pytest.fixture
+def expected(served):
+    return served[0]
 
 
 @pytest.fixture(params=["plain", "secured"])
-def place(request, places):
-    return places[request.param]
+def place(request, served):
+    return served[1][request.param]
+
+
+@pytest.fixture
+def without_key(served):
+    return {name: value for name, value in served[1]["secured"].items() if name != "TRANSLANE_CLIENT_TOKEN"}
 
 
 async def run(*command, variables):
     """What a command prints to both streams, and its exit code."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
-    process = await asyncio.create_subprocess_exec(
-        *map(str, command),
-        cwd=ROOT,
-        env=environment | variables,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), SECONDS)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return output.decode(), process.returncode
+    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "timeout": SECONDS}
+    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, env=environment | variables, **streams)
+    return done.stdout, done.returncode
 
 
 # Where Debian's packages put the libraries of Go.
@@ -134,14 +120,14 @@ def program(request):
     return ["node", EXAMPLES / "node/translate.js"]
 
 
-async def test_programs_translate_and_stream(program, place):
-    output, code = await run(*program, *TEXTS, variables=place.variables)
-    assert output.splitlines() == [*place.expected, place.expected[0]]
+async def test_programs_translate_and_stream(program, place, expected):
+    output, code = await run(*program, *TEXTS, variables=place)
+    assert output.splitlines() == [*expected, expected[0]]
     assert code == 0
 
 
-async def test_programs_without_a_key(program, places):
-    output, code = await run(*program, *TEXTS, variables=places["secured"].without_key())
+async def test_programs_without_a_key(program, without_key):
+    output, code = await run(*program, *TEXTS, variables=without_key)
     assert "UNAUTHENTICATED" in output.upper()
     assert code == 1
 
@@ -154,14 +140,14 @@ async def test_programs_without_a_key(program, places):
         ("grpcurl.sh", "grpcurl", "Unauthenticated"),
     ],
 )
-async def test_scripts(name, tool, told, place, places):
+async def test_scripts(name, tool, told, place, expected, without_key):
     if not shutil.which(tool, path=f"{BIN}{os.pathsep}{os.environ['PATH']}"):
         pytest.skip(f"{tool} is not installed")
     script = EXAMPLES / "shell" / name
     request = json.dumps({"texts": TEXTS})
-    output, code = await run(script, request, variables=place.variables)
+    output, code = await run(script, request, variables=place)
     assert code == 0, output
     translations = json.loads(output)["translations"]
-    assert [translation["hypotheses"][0]["text"] for translation in translations] == place.expected
-    output, _ = await run(script, variables=places["secured"].without_key())
+    assert [translation["hypotheses"][0]["text"] for translation in translations] == expected
+    output, _ = await run(script, variables=without_key)
     assert told in output

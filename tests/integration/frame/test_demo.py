@@ -1,12 +1,12 @@
 """`make demo`, on a bundle of random weights."""
 
-import importlib.util
 import itertools
 import re
+import runpy
+import shlex
 import signal
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import psutil
@@ -26,16 +26,6 @@ def bundle(tmp_path_factory):
     return random_bundle(tmp_path_factory.mktemp("demo") / "bundle")
 
 
-@pytest.fixture(scope="module")
-def module():
-    loader = SourceFileLoader("demo", str(DEMO))
-    spec = importlib.util.spec_from_loader("demo", loader)
-    assert spec is not None
-    loaded = importlib.util.module_from_spec(spec)
-    loader.exec_module(loaded)
-    return loaded
-
-
 def servers(bundle):
     """The processes that serve `bundle`."""
     return [
@@ -50,14 +40,15 @@ def command(bundle):
     return [sys.executable, DEMO, bundle]
 
 
-def test_it_translates_every_sentence_and_leaves_no_server(bundle, module):
+def test_it_translates_every_sentence_and_leaves_no_server(bundle):
+    demo = runpy.run_path(str(DEMO))
     done = subprocess.run(command(bundle), capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for text in itertools.chain(*module.TEXTS.values()):
+    for text in itertools.chain(*demo["TEXTS"].values()):
         assert re.search(rf"^  {re.escape(text)}\s+→ ", done.stdout, re.MULTILINE)
-    for flags in module.WAYS:
-        assert re.search(rf"^  {re.escape(module.shlex.join(flags))} +→ .", done.stdout, re.MULTILINE)
+    for flags in demo["WAYS"]:
+        assert re.search(rf"^  {re.escape(shlex.join(flags))} +→ .", done.stdout, re.MULTILINE)
     for metric in re.findall(r"^  (translane_\w+|grpc_\w+) +(\S+) ", done.stdout, re.MULTILINE):
         assert float(metric[1]) > 0, metric
     assert done.stdout.count("translane_") >= 6
