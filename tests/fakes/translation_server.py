@@ -91,22 +91,24 @@ def documented(request: pb.TranslateDocumentRequest) -> Iterator[pb.TranslateDoc
     yield pb.TranslateDocumentResponse(end=end)
 
 
-def texts_of(request: Any) -> list[str]:
-    """The sources in a request of any kind."""
-    if isinstance(request, pb.TranslateDocumentRequest):
-        return [request.content.decode()]
-    if isinstance(request, pb.TranslateStreamRequest):
-        return [request.text]
-    return [each.source for each in request.inputs] if isinstance(request, pb.ScoreRequest) else list(request.texts)
+ANSWERS: dict[type, Callable[[Any], Any]] = {
+    pb.TranslateRequest: answer,
+    pb.TranslateStreamRequest: streamed,
+    pb.TranslateDocumentRequest: documented,
+    pb.ScoreRequest: scored,
+}
 
 
 def answer_to(request: Any) -> Any:
     """The good answer to a request of any kind."""
+    return ANSWERS[type(request)](request)
+
+
+def texts_of(request: Any) -> list[str]:
+    """The sources in a request of texts or pairs."""
     if isinstance(request, pb.TranslateStreamRequest):
-        return streamed(request)
-    if isinstance(request, pb.TranslateDocumentRequest):
-        return documented(request)
-    return scored(request) if isinstance(request, pb.ScoreRequest) else answer(request)
+        return [request.text]
+    return [each.source for each in request.inputs] if isinstance(request, pb.ScoreRequest) else list(request.texts)
 
 
 def breaks_off(count: int, behaviour: Behaviour) -> Behaviour:
