@@ -77,13 +77,6 @@ sys.exit(main())
 """
 
 
-def started(
-    argv: list[str], program: str = "from translane.__main__ import main; exit(main())"
-) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", program, "batch", *argv]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
 def outputs_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
@@ -119,10 +112,18 @@ def undisturbed(corpus, tmp_path_factory):
 
 
 @pytest.fixture
-def processes():
-    found: list[subprocess.Popen[str]] = []
-    yield found
-    for process in found:
+def started():
+    """Starts runs in processes of their own."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(argv: list[str], program: str = "from translane.__main__ import main; exit(main())"):
+        command = [sys.executable, "-c", program, "batch", *argv]
+        streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, start_new_session=True, **streams))
+        return processes[-1]
+
+    yield start
+    for process in processes:
         if process.poll() is None:
             process.kill()
         process.communicate()
@@ -146,7 +147,7 @@ async def test_the_outputs_are_the_translations_of_a_server(corpus, undisturbed,
     assert "b.jsonl.left-out.jsonl" not in undisturbed
 
 
-def test_kills_at_any_moment_change_nothing(corpus, undisturbed, tmp_path, processes):
+def test_kills_at_any_moment_change_nothing(corpus, undisturbed, tmp_path, started):
     """Some at any time of a run, some when so many texts have an answer. On a busy machine, fewer."""
     draw = random.Random(3)
     kills = runs = kept = 0
@@ -156,7 +157,6 @@ def test_kills_at_any_moment_change_nothing(corpus, undisturbed, tmp_path, proce
         output = tmp_path / f"out{runs}"
         begun, at, wanted = time.monotonic(), draw.random() * longest, draw.choice([0, 0, 100, 300, 500])
         process = started(argv_of(corpus, output))
-        processes.append(process)
         while process.poll() is None and (time.monotonic() - begun < at or answers_in(output) < wanted):
             time.sleep(0.01)
         family: list[psutil.Process] = []
@@ -179,12 +179,11 @@ def test_kills_at_any_moment_change_nothing(corpus, undisturbed, tmp_path, proce
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_says_how_to_go_on(corpus, undisturbed, tmp_path, processes, monkeypatch, number):
+def test_ctrl_c_says_how_to_go_on(corpus, undisturbed, tmp_path, started, monkeypatch, number):
     output, temporary = tmp_path / "out", tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     process = started(argv_of(corpus, output))
-    processes.append(process)
     wait_for(lambda: answers_in(output) >= 100, process)
     children = psutil.Process(process.pid).children(recursive=True)
     os.killpg(process.pid, number)
@@ -239,7 +238,7 @@ def test_a_wrong_option_is_found_before_anything_is_read(corpus, tmp_path, capsy
 
 @pytest.mark.timeout(580)
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed")
-def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, store, downloaded, tmp_path, processes):
+def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, store, downloaded, tmp_path, started):
     """Their model is in the cache of the machine, and nothing is downloaded."""
     output = tmp_path / "out"
     digest = hashlib.sha256((DEMO / "manifest.json").read_bytes()).hexdigest()
@@ -247,7 +246,6 @@ def test_workers_of_ray_are_lost_and_nothing_else_is(corpus, undisturbed, store,
     store.asked.clear()
     argv = argv_of(corpus, output, *cached, "--ray=local", "--cpus-per-worker=1", "--task-size=2")
     process = started(argv, PATIENT_WITH_RAY)
-    processes.append(process)
     family: list[psutil.Process] = []
 
     def actors() -> list[psutil.Process]:

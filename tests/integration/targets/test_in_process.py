@@ -50,13 +50,20 @@ def translator(glossaries):
         yield made
 
 
-def processes(mark):
-    """The other processes that have `mark` in their environment."""
-    found = []
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is somebody else's
-            if each.pid != os.getpid() and each.environ().get("MARK") == mark:
-                found.append(each.pid)
+@pytest.fixture
+def processes(monkeypatch, request):
+    """Finds the other processes that the test has started, by what they have in their environment."""
+    mark = request.node.name
+    monkeypatch.setenv("MARK", mark)
+
+    def found():
+        pids = []
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile, or is somebody else's
+                if each.pid != os.getpid() and each.environ().get("MARK") == mark:
+                    pids.append(each.pid)
+        return pids
+
     return found
 
 
@@ -181,10 +188,9 @@ def test_a_deadline_and_the_end_of_a_stream_free_the_rows(translator):
     assert time.monotonic() - begun < 5
 
 
-def test_closing_ends_calls_and_processes(monkeypatch):
-    monkeypatch.setenv("MARK", "test_closing")
+def test_closing_ends_calls_and_processes(processes):
     translator = Translator(BUNDLE)
-    assert processes("test_closing")
+    assert processes()
     with ThreadPoolExecutor(2) as threads:
         calls = [threads.submit(translator.translate, [LONG] * 2, beam_size=8) for _ in range(2)]
         time.sleep(0.5)
@@ -193,14 +199,13 @@ def test_closing_ends_calls_and_processes(monkeypatch):
             with pytest.raises(Cancelled):
                 call.result()
     translator.close()
-    assert not processes("test_closing")
+    assert not processes()
     with pytest.raises(RuntimeError, match="closed"):
         translator.translate("a")
 
 
-def test_translators_may_start_at_the_same_time(monkeypatch):
+def test_translators_may_start_at_the_same_time(processes):
     """Each has a process that starts ahead, and takes no other one's."""
-    monkeypatch.setenv("MARK", "test_at_the_same_time")
 
     def first_answer(_):
         with Translator(BUNDLE, workers=1) as translator:
@@ -208,11 +213,10 @@ def test_translators_may_start_at_the_same_time(monkeypatch):
 
     with ThreadPoolExecutor(3) as threads:
         assert len(set(threads.map(first_answer, range(3)))) == 1
-    assert not processes("test_at_the_same_time")
+    assert not processes()
 
 
-def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monkeypatch):
-    monkeypatch.setenv("MARK", "test_nothing")
+def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(processes):
     before = threading.active_count()
     Translator(BUNDLE)
     gc.collect()
@@ -222,23 +226,21 @@ def test_nothing_is_left_of_a_translator_that_nobody_has_or_that_is_refused(monk
         Translator(BUNDLE, workers=0)
     with pytest.raises(CommandError, match=r"replicas: .* workers="):
         Translator(BUNDLE, replicas=1)
-    assert not processes("test_nothing")
+    assert not processes()
     wait_until(lambda: threading.active_count() <= before, 10)
 
 
-def test_what_is_told_of_progress_may_close_but_not_ask(monkeypatch):
+def test_what_is_told_of_progress_may_close_but_not_ask(processes):
     """It is told on the thread that would answer."""
-    monkeypatch.setenv("MARK", "test_progress")
     translator = Translator(BUNDLE)
     with pytest.raises(RuntimeError, match="progress"):
         translator.translate_document(b"a", "text/plain", progress=lambda _: print(translator.models()))
     with pytest.raises(Cancelled):
         translator.translate_document(b"a", "text/plain", progress=lambda _: translator.close())
-    wait_until(lambda: not processes("test_progress"), 10)
+    wait_until(lambda: not processes(), 10)
 
 
-def test_a_translator_closes_beside_an_iterator_that_never_goes_on(monkeypatch):
-    monkeypatch.setenv("MARK", "test_never")
+def test_a_translator_closes_beside_an_iterator_that_never_goes_on(processes):
     asked, goes_on = threading.Event(), threading.Event()
 
     def texts():
@@ -252,24 +254,23 @@ def test_a_translator_closes_beside_an_iterator_that_never_goes_on(monkeypatch):
         translator.close()
         with pytest.raises(Cancelled):
             found.result(timeout=20)
-    assert not processes("test_never")
+    assert not processes()
     goes_on.set()
 
 
-async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
+async def test_a_cell_of_a_notebook_runs_twice(processes):
     """Cells run within a running event loop, and nobody closes what the cell before has made."""
-    monkeypatch.setenv("MARK", "test_a_cell")
     cell = "translator = Translator(BUNDLE); text = translator.translate('我有一只猫').text"
     names = {"Translator": Translator, "BUNDLE": BUNDLE}
     counts = []
     for _ in range(2):
         exec(cell, names)
         assert names["text"] == "I have a cat."
-        counts.append(len(processes("test_a_cell")))
+        counts.append(len(processes()))
     assert counts[0] == counts[1] > 0
     names.clear()
     gc.collect()
-    assert not processes("test_a_cell")
+    assert not processes()
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ async def test_a_cell_of_a_notebook_runs_twice(monkeypatch):
         ("os.kill(os.getpid(), signal.SIGKILL)", -9),
     ],
 )
-def test_no_process_outlives_the_program_however_it_ends(end, code):
+def test_no_process_outlives_the_program_however_it_ends(processes, end, code):
     program = f"""
 import os, signal, time
 from translane import Translator
@@ -298,16 +299,12 @@ os.wait()
 print(translator.translate("我有一只猫").text, flush=True)
 {end}
 """
-    mark = f"test_end_{code}_{len(end)}"
-    environment = os.environ | {"MARK": mark}
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env=environment
-    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     child = "child: a translator does not survive a fork: make one in the child"
     assert ran.stdout.splitlines() == ["I have a cat.", child, "I have a cat."]
     assert ran.returncode == code
     assert "Exception ignored" not in ran.stderr
-    wait_until(lambda: not processes(mark), 10)
+    wait_until(lambda: not processes(), 10)
 
 
 @pytest.mark.parametrize(
