@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from typing import Any
 
-from translane import AsyncClient
+from translane import AsyncClient, Client
 from translane.streams import AsyncTranslationStream
+
+
+@contextmanager
+def connecting(kind: str) -> Iterator[Callable[..., Any]]:
+    """Yield what makes clients of a kind, "sync" or "async". They are closed at the end."""
+    with asyncio.Runner() as runner, ExitStack() as opened:
+
+        def connect(address: str, **settings: Any) -> Client | Blocking:
+            client = Client(address, **settings) if kind == "sync" else Blocking(runner, address, **settings)
+            opened.callback(client.close)
+            return client
+
+        yield connect
 
 
 class Blocking:

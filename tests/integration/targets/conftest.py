@@ -4,12 +4,11 @@ A test that takes `target`, `client` or `connect` runs against every service. Ea
 server of its own, to which the calls are made one after the other.
 """
 
-import asyncio
 from dataclasses import dataclass
 
 import pytest
 
-from helpers.blocking_client import Blocking
+from helpers.blocking_client import connecting
 from helpers.client_calls import ask, write_glossary
 from helpers.server_process import BUNDLE, running_server
 from translane import Client
@@ -84,18 +83,8 @@ def expected(undisturbed):
 @pytest.fixture(params=["sync", "async"])
 def connect(request, target):
     """Makes clients of the service, of either kind."""
-    clients = []
-    with asyncio.Runner() as runner:
-
-        def make(**settings):
-            settings = {"timeout": 120, **settings}
-            made = Client if request.param == "sync" else lambda *given, **more: Blocking(runner, *given, **more)
-            clients.append(made(target.address, **settings))
-            return clients[-1]
-
-        yield make
-        for client in clients:
-            client.close()
+    with connecting(request.param) as make:
+        yield lambda **settings: make(target.address, **{"timeout": 120, **settings})
 
 
 @pytest.fixture

@@ -1,10 +1,9 @@
-import asyncio
 import socket
 
 import pytest
 
 from fakes.translation_server import FakeServer
-from helpers.blocking_client import Blocking
+from helpers.blocking_client import connecting
 from helpers.client_command import Command
 from translane import AsyncClient, Client
 
@@ -64,15 +63,11 @@ def refused():
 @pytest.fixture(params=["sync", "async"])
 def connect(request, time):
     """Makes clients of either kind that live on fake time."""
-    clients: list[Client | Blocking] = []
-    with asyncio.Runner() as runner:
+    with connecting(request.param) as make:
 
-        def make(address: str, **settings):
-            client = Client(address, **settings) if request.param == "sync" else Blocking(runner, address, **settings)
-            clients.append(client)
+        def connect(address: str, **settings):
+            client = make(address, **settings)
             time.rule(client if isinstance(client, Client) else client.client)
             return client
 
-        yield make
-        for client in clients:
-            client.close()
+        yield connect
