@@ -75,8 +75,9 @@ async def run(*command, variables):
     """What a command prints to both streams, and its exit code."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
     environment["PATH"] = f"{BIN}{os.pathsep}{environment['PATH']}"
-    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8", "timeout": SECONDS}
-    done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, env=environment | variables, **streams)
+    given: Any = {"cwd": ROOT, "env": environment | variables, "encoding": "utf-8", "timeout": SECONDS}
+    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = await asyncio.to_thread(lambda: subprocess.run(command, **given, **streams))
     return done.stdout, done.returncode
 
 

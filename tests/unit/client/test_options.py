@@ -114,7 +114,7 @@ def test_terms_are_a_mapping_or_pairs_or_have_flags(terms, flags):
         ("terminology", ["ab"], TypeError, "'ab' is no pair"),
         ("terminology", [("a", "b", "c")], TypeError, "is no pair"),
         ("terminology", [("a", 3)], TypeError, "a str is needed, not 3"),
-        ("terminology", [Term("a", "b", 1)], TypeError, "a bool is needed, not 1"),
+        ("terminology", [Term("a", "b", 1)], TypeError, "a bool is needed, not 1"),  # type: ignore[arg-type]
         ("terminology", 3, TypeError, "not iterable"),
     ],
 )

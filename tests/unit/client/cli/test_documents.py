@@ -37,7 +37,7 @@ def source(tmp_path):
 def translate(command, source):
     """Translates it, to a file beside it or to standard output, and returns the exit code."""
 
-    def run(target: str = "", *flags: str) -> int:
+    def run(target: str = "", *flags: str):
         where = ["-o", str(source.parent / target)] if target else []
         return command("translate", "-i", str(source), *where, *flags)
 
