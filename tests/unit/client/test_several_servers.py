@@ -176,14 +176,9 @@ def test_connections_that_end_by_age_cost_no_call():
         assert len(server.peers) > 3
 
 
-@pytest.mark.parametrize("argv", [["translate", "a"], ["score", "a", "b"], ["models"]])
-def test_every_command_takes_several_servers(several, refused, argv):
-    assert Command(f"{refused},{several[0]}")(*argv) == 0
-    assert Command(refused)(*argv, "--server", f"{several[0]}, {several[1]}") == 0
-
-
-def test_bench_loads_several_servers(servers, several):
-    assert Command(",".join(several))("bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms") == 0
+def test_bench_loads_several_servers(servers, several, refused):
+    load = ["bench", "--clients", "4", "--duration", "500ms", "--warm-up", "100ms"]
+    assert Command(refused)(*load, "--server", ", ".join(several)) == 0
     counts = [len(server.requests) for server in servers]
     assert min(counts) > 0.3 * max(counts)
 

@@ -156,13 +156,9 @@ def test_json_has_the_same_keys_whatever_was_asked_for(server, command):
     assert shown["timing"] == {"queue": 0.5, "encode": 0.0, "decode": 0.0, "total": 2.0, "cached_texts": 0}
 
 
-def without_score(request: pb.TranslateRequest, context: grpc.ServicerContext) -> pb.TranslateResponse:
-    hypothesis = pb.Hypothesis(text="x", finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
-    return pb.TranslateResponse(translations=[pb.Translation(hypotheses=[hypothesis]) for _ in texts_of(request)])
-
-
 def test_a_score_that_was_not_told_is_null(server, command):
-    server.always = without_score
+    translation = pb.Translation(hypotheses=[pb.Hypothesis(text="x")])
+    server.always = lambda request, context: pb.TranslateResponse(translations=[translation])
     assert command("translate", "--json", "猫") == 0
     shown = json.loads(command.out)
     assert shown["score"] is None
@@ -199,14 +195,8 @@ def test_lines_of_a_file_stay_lines_whatever_a_translation_holds(server, command
     source = tmp_path / "in.txt"
     source.write_text("a\nb\n")
 
-    def broken(request, context):
-        return pb.TranslateResponse(
-            translations=[
-                pb.Translation(hypotheses=[pb.Hypothesis(text=f"{text}\n\nb\r\nc\rd\u2028e")]) for text in request.texts
-            ]
-        )
-
-    server.always = broken
+    found = [pb.Translation(hypotheses=[pb.Hypothesis(text=f"{text}\n\nb\r\nc\rd\u2028e")]) for text in "ab"]
+    server.always = lambda request, context: pb.TranslateResponse(translations=found)
     assert command("translate", "--split-sentences", "-i", str(source)) == 0
     assert command.out == "a  b c d\u2028e\nb  b c d\u2028e\n"
 
