@@ -13,6 +13,7 @@ import torch
 
 from helpers.decomposition import no_decomposition
 from helpers.store import stored
+from helpers.vocabularies import vocabulary
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.checkpoint import load_checkpoint, save_checkpoint
 from translane_export.core.settings import ExportSettings
@@ -160,20 +161,7 @@ def stored_bundle(export: dict[str, Any], checkpoint: dict[str, Any]) -> Path:
 
 
 def _train_vocabulary(path: Path, sentences: tuple[str, ...], symbols: tuple[str, ...]) -> Path:
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=file,
-            model_type="char",
-            vocab_size=1000,
-            hard_vocab_limit=False,
-            character_coverage=1.0,
-            normalization_rule_name="identity",
-            pad_id=0,
-            unk_id=1,
-            bos_id=2,
-            eos_id=3,
-            user_defined_symbols=list(symbols),
-            minloglevel=2,
-        )
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3, "user_defined_symbols": list(symbols)}
+    as_it_is = {"model_type": "char", "character_coverage": 1.0, "normalization_rule_name": "identity"}
+    path.write_bytes(vocabulary(sentences, 1000, **as_it_is, **ids))
     return path

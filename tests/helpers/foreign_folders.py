@@ -8,6 +8,7 @@ import sentencepiece
 import tokenizers
 
 from helpers.bundles import SOURCES, TARGETS
+from helpers.vocabularies import vocabulary
 
 FIXTURE = Path(__file__).parents[3] / "shared" / "data" / "fixtures" / "opus-mt-zh-en"
 
@@ -34,16 +35,7 @@ def corpus() -> list[str]:
 
 def train(path: Path, kind: str, size: int = 800, **options: Any) -> Path:
     """Write a SentencePiece model. Special pieces are SentencePiece's own unless `options` say otherwise."""
-    with path.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(corpus()),
-            model_writer=file,
-            model_type=kind,
-            vocab_size=size,
-            hard_vocab_limit=False,
-            minloglevel=2,
-            **options,
-        )
+    path.write_bytes(vocabulary(corpus(), size, model_type=kind, **options))
     return path
 
 

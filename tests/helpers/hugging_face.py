@@ -5,7 +5,6 @@ lengths.
 """
 
 import dataclasses
-import io
 import json
 import os
 import random
@@ -17,7 +16,6 @@ from typing import Any
 from unittest import mock
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-import sentencepiece
 import torch
 import transformers
 from transformers import GenerationConfig
@@ -26,6 +24,7 @@ from helpers import foreign_folders
 from helpers.decomposition import no_decomposition
 from helpers.driver import BundleDecoder
 from helpers.store import stored
+from helpers.vocabularies import vocabulary
 from translane_export.bundle_writer import export_checkpoint
 from translane_export.core.settings import ExportSettings
 from translane_export.core.tokenizer_files import TokenizerFiles
@@ -390,13 +389,4 @@ def _letters(_folder: Path, _config: Mapping[str, Any]) -> ForeignTokenizer:
 
 @cache
 def _spm() -> bytes:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["abcdefghijklmnopqrstuvwxyz"]),
-        model_writer=model,
-        model_type="char",
-        vocab_size=60,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    return model.getvalue()
+    return vocabulary(["abcdefghijklmnopqrstuvwxyz"], 60, model_type="char")

@@ -6,7 +6,6 @@ PyTorch's own, with the norms first.
 """
 
 import argparse
-import io
 import math
 import os
 import sys
@@ -24,6 +23,8 @@ import torch
 import transformers
 from torch import Tensor, nn
 
+from helpers.vocabularies import vocabulary
+
 transformers.logging.set_verbosity_error()
 
 SOURCE_LINES = ("the cat sat on the mat", "a dog ran over the hill and far away", "seven small birds sing in the tree")
@@ -34,18 +35,8 @@ SPREAD = 0.2
 
 def train_pieces(path: Path, lines: tuple[str, ...]) -> list[str]:
     """Write a SentencePiece model of `lines`; return its text pieces in reverse alphabetical order."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines * 20),
-        model_writer=model,
-        vocab_size=40,
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        minloglevel=2,
-    )
-    path.write_bytes(model.getvalue())
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    path.write_bytes(vocabulary(lines * 20, 40, character_coverage=1.0, normalization_rule_name="identity"))
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     pieces = [processor.id_to_piece(number) for number in range(3, processor.get_piece_size())]
     return sorted(pieces, reverse=True)
 
