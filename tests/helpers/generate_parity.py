@@ -1,6 +1,5 @@
 """Compares decoding with Hugging Face's `generate`: sentences with random options, every token and every score."""
 
-import gzip
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,12 +17,11 @@ from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
 from helpers.generate_oracle import GenerateOracle, bundle_transformer
 from helpers.hugging_face import TIE, Comparison, Generated
+from helpers.tatoeba import tatoeba
 from translane_server.bundle.bundle import load_bundle
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence
 
-ROOT = Path(__file__).resolve().parents[2]
-TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 # Random weights that end sentences at many lengths, with every arrangement that changes a decoder's arithmetic.
 RANDOM_MODELS: dict[str, dict[str, Any]] = {
     "post-norm": {"seed": 0, "eos_bias": 1.5},
@@ -147,9 +145,7 @@ def demo_subject() -> Iterator[Subject]:
     """Yield the demo model in fp32, with the sentences of Tatoeba's test split."""
     bundle = load_bundle(demo_in_fp32())
     with BundleDecoder(bundle, target_capacity=48) as driver:
-        with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
-            texts = [line.split("\t")[0] for line in lines]
-        sources = [ids for ids in driver.tokenizer.encode(texts) if len(ids) <= driver.backend.source_capacity]
+        sources = [ids for ids in driver.tokenizer.encode(tatoeba()[0]) if len(ids) <= driver.backend.source_capacity]
         yield Subject(driver, GenerateOracle(bundle_transformer(bundle.folder)), sources)
 
 

@@ -1,6 +1,5 @@
 """What is decoded for a sentence does not depend on its batch, with any model and precision, on any threads."""
 
-import gzip
 import random
 from typing import Any
 
@@ -8,9 +7,10 @@ import pytest
 
 from helpers.batch_invariance import Bag, check, differences
 from helpers.bundles import SOURCES, random_bundle
-from helpers.demo import DEMO, demo_in_fp32
+from helpers.demo import demo_in_fp32
 from helpers.driver import BundleDecoder
-from helpers.generate_parity import RANDOM_MODELS, TEST_SPLIT
+from helpers.generate_parity import RANDOM_MODELS
+from helpers.tatoeba import tatoeba
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.ort import OrtBackend
 from translane_server.runtime.sessions import AllThreads, Sessions
@@ -41,13 +41,9 @@ def test_random_model(tmp_path, config, precision, threads):
     check(bundle, bag(bundle, texts, seed=0).sentences(112), threads=threads)
 
 
-@pytest.mark.skipif(not TEST_SPLIT.exists(), reason="the Tatoeba zh-en test split is not on this machine")
-@pytest.mark.skipif(not DEMO.exists(), reason="there is no demo bundle")
 def test_demo_model():
     bundle = load_bundle(demo_in_fp32())
-    with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
-        texts = [line.split("\t")[0] for line in lines]
-    check(bundle, bag(bundle, texts, seed=1).sentences(112), threads=2)
+    check(bundle, bag(bundle, tatoeba()[0], seed=1).sentences(112), threads=2)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
