@@ -12,7 +12,7 @@ import msgspec
 
 from fakes.backend import DECODER_START, EOS, OFFSET, VOCAB_SIZE, FakeBackend
 from fakes.replicas import fake_replica
-from translane.v1 import translation_pb2_grpc
+from helpers import real_server
 from translane_server.app.server import Server
 from translane_server.bundle.manifest import Manifest
 from translane_server.engine.sequence import TargetVocabulary
@@ -186,14 +186,12 @@ def make_settings(**changes: Any) -> ServerSettings:
     return ServerSettings.model_validate(ours | changes)
 
 
-class Running:
+class Running(real_server.Running):
     """A started server, its backend, and a client to it."""
 
     def __init__(self, server: Server, backend: FakeBackend, channel: grpc.aio.Channel) -> None:
-        self.server = server
+        super().__init__(server, channel)
         self.backend = backend
-        self.channel = channel
-        self.stub = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
 
     @property
     def model(self) -> LoadedModel:
@@ -204,10 +202,6 @@ class Running:
     @property
     def dispatcher(self) -> Dispatcher:
         return self.model.dispatcher
-
-    def value(self, metric: str, **labels: str) -> float | None:
-        """The value of a series; None if there is none."""
-        return self.server.metrics.registry.get_sample_value(metric, labels)
 
     async def open(self) -> None:
         await self.server.open()

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
@@ -18,7 +17,7 @@ from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.failures import failed
 from helpers.http_calls import call, until
 from helpers.key_files import bearer, holder, key_file
-from helpers.real_server import serving_models, small_settings
+from helpers.real_server import serving_library
 from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token
@@ -171,13 +170,6 @@ async def test_thousands_of_random_requests_have_the_same_answers(size):
     assert hits > (0.5 if size == CACHE else 0.1) * misses
 
 
-@asynccontextmanager
-async def serving_library(library, **changes):
-    """A server of all models in a folder."""
-    async with serving_models(small_settings(models=library, max_batch_size=16, **changes)) as running:
-        yield running.server, running.stub
-
-
 @pytest.mark.slow
 async def test_a_model_and_a_third_language_give_the_same_answers(tmp_path):
     for source, target in (("zh", "en"), ("en", "fr")):
@@ -191,12 +183,15 @@ async def test_a_model_and_a_third_language_give_the_same_answers(tmp_path):
     requests = [*random_requests(300, random.Random(5), texts, languages, 25)]
     for request in requests:
         request.options.max_length = 5
-    async with serving_library(tmp_path) as (_, stub), serving_library(tmp_path, cache_bytes=CACHE) as (_, cached_stub):
-        found = await compare(stub, cached_stub, requests)
+    async with (
+        serving_library(tmp_path) as plain,
+        serving_library(tmp_path, cache_bytes=CACHE) as cached,
+    ):
+        found = await compare(plain.stub, cached.stub, requests)
         again = pb.TranslateRequest(texts=["你好", "谢谢"], source_language="auto", target_language="fr")
-        counts = [(await cached_stub.Translate(again)).timing.cached_texts for _ in range(2)]
+        counts = [(await cached.stub.Translate(again)).timing.cached_texts for _ in range(2)]
         stream = pb.TranslateStreamRequest(text="谢谢", source_language="zh", target_language="fr")
-        messages = [message async for message in cached_stub.TranslateStream(stream)]
+        messages = [message async for message in cached.stub.TranslateStream(stream)]
     assert found["answered"] > 100
     assert counts == [0, 2]
     assert [message.timing.cached_texts for message in messages] == [1]
@@ -279,54 +274,32 @@ async def test_a_known_text_counts_as_one_sentence_of_its_key(tmp_path):
         assert "its key may have 3 in flight" in (await failed(refused)).message
 
 
-async def test_glossaries_that_change_make_a_text_unknown(tmp_path):
-    path = tmp_path / "words.zh.en.tsv"
-    path.write_text("one\tONE\n", encoding="utf-8")
-    request = pb.TranslateRequest(texts=["one"], options={"glossaries": ["words"]})
-    async with serving(cache_bytes=CACHE, glossaries=tmp_path, rows=8) as running:
-        running.backend.takes_others = True
-        for _ in range(2):
-            assert "ONE" in texts_of(await running.stub.Translate(request))[0]
-        assert lookups(running) == (1, 1)
-        (tmp_path / "new").write_text("one\tTWO\n", encoding="utf-8")
-        (tmp_path / "new").rename(path)
-
-        async def is_read():
-            return "TWO" in texts_of(await running.stub.Translate(request))[0]
-
-        await until(is_read)
-
-
 @pytest.mark.slow
-async def test_an_unloaded_model_takes_its_translations_with_it(tmp_path):
-    put_bundle(tmp_path / "fake")
-    request = pb.TranslateRequest(texts=["我有一只猫。"], options={"max_length": 3})
-    async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
-        found = server.metrics.registry.get_sample_value
-        served = server.models.models["fake"]
-        await stub.Translate(request)
-        store = served.ready.translator.cache.store
-        assert len(store) == found("translane_cache_entries", {"model": "fake"}) == 1
-        await served.unload()
-        assert len(store) == 0
-        assert found("translane_cache_entries", {"model": "fake"}) is None
-        await served.load()
-        assert (await stub.Translate(request)).timing.cached_texts == 0
-        assert found("translane_cache_entries", {"model": "fake"}) == 1
-        assert found("translane_cache_texts_total", {"model": "fake", "outcome": "miss"}) == 2
-
-
-@pytest.mark.slow
-async def test_a_new_version_begins_with_nothing(tmp_path):
+async def test_a_version_that_is_replaced_or_unloaded_takes_its_translations_with_it(tmp_path):
     put_bundle(tmp_path / "zh-en" / "1", decoding_defaults={"max_length": 2})
     request = pb.TranslateRequest(texts=["我有一只猫。", "你好"])
-    async with serving_library(tmp_path, cache_bytes=CACHE) as (server, stub):
-        old = [await stub.Translate(request) for _ in range(2)]
+    async with serving_library(tmp_path, cache_bytes=CACHE) as running:
+        model: Any = running.server.models.models["zh-en"]
+
+        async def answers_and_entries():
+            found = [await running.stub.Translate(request) for _ in range(2)]
+            store = model.ready.translator.cache.store
+            assert [each.timing.cached_texts for each in found] == [0, 2]
+            assert len(store) == running.value("translane_cache_entries", model="zh-en") == 2
+            assert texts_of(found[0]) == texts_of(found[1])
+            return texts_of(found[0]), store
+
+        old, of_the_old = await answers_and_entries()
         put_bundle(tmp_path / "zh-en" / "2", decoding_defaults={"max_length": 4})
-        assert await server.models.models["zh-en"].reload()
-        new = [await stub.Translate(request) for _ in range(2)]
-    assert [each.timing.cached_texts for each in (*old, *new)] == [0, 2, 0, 2]
-    assert texts_of(old[0]) == texts_of(old[1]) != texts_of(new[0]) == texts_of(new[1])
+        assert await model.reload()
+        new, of_the_new = await answers_and_entries()
+        assert new != old
+        await model.unload()
+        assert len(of_the_old) == len(of_the_new) == 0
+        assert running.value("translane_cache_entries", model="zh-en") is None
+        await model.load()
+        assert (await answers_and_entries())[0] == new
+        assert running.value("translane_cache_texts_total", model="zh-en", outcome="miss") == 6
 
 
 async def test_the_log_has_counts_and_no_texts(caplog):

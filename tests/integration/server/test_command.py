@@ -1,7 +1,6 @@
 """`translane serve` as a process: its exit codes, its signals, and what it says."""
 
 import json
-import os
 import re
 import signal
 import socket
@@ -16,12 +15,14 @@ import grpc
 import psutil
 import pytest
 
+from helpers.bundles import random_bundle
 from helpers.file_server import wait_until
 from helpers.otlp_receiver import Receiver, tree_of
-from helpers.server_process import ServerProcess, assert_gone, fake_model
+from helpers.server_process import ServerProcess, assert_gone, fake_model, running_server
 from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane.v1 import translation_pb2_grpc
+from translane_server.bundle.devices import why_no_cuda
 
 pytestmark = pytest.mark.slow  # each starts a process or more
 
@@ -128,23 +129,17 @@ def test_a_signal_while_the_model_loads(start, call):
     assert not any("Traceback" in line for line in server.lines)
 
 
-@pytest.fixture
-def serving(start):
-    """A server of two replicas that are slow to decode, their processes, and the one these have forked from."""
-    server = start("--replicas=2", "--threads=1", FAKE_STEP_SECONDS="0.05")
-    server.wait_for("serving on")
+def family(server):
+    """The process that has loaded the model, and the replicas that it has forked."""
     (loader,) = psutil.Process(server.process.pid).children()
-    replicas = loader.children()
-    assert len(replicas) == 2
-    return server, replicas, loader
+    return loader, loader.children()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_nobody_notices_that_what_replicas_fork_from_ends_or_hangs(start, call, number):
     server = start("--replicas=2", "--threads=1", "--replica-timeout=1", FAKE_STEP_SECONDS="0.05")
     server.wait_for("serving on")
-    (loader,) = psutil.Process(server.process.pid).children()
-    replicas = loader.children()
+    loader, replicas = family(server)
     running = [call(server, f"ten letter{number}") for number in range(4)]
     server.wait_for_a_request()
     loader.send_signal(number)
@@ -160,29 +155,13 @@ def test_nobody_notices_that_what_replicas_fork_from_ends_or_hangs(start, call, 
     assert server.exit_code() == 0
 
 
-def test_how_replicas_end_is_told_by_a_server_whose_own_parent_ignores_such_ends(start):
-    server = start("--replicas=2", "--threads=1", FAKE_IGNORES_ENDS="1")
-    server.wait_for("serving on")
-    (loader,) = psutil.Process(server.process.pid).children()
-    loader.children()[0].kill()
-    server.wait_for("replica [01] was ended by SIGKILL")
-    server.signal()
-    assert server.exit_code() == 0
-
-
-def test_replicas_end_with_a_server_that_is_killed(serving, call):
-    server, replicas, loader = serving
-    running = call(server, "ten letters")
-    server.wait_for_a_request()
-    server.process.kill()
-    assert running.code() == grpc.StatusCode.UNAVAILABLE
-    assert_gone(*replicas, loader)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_to_the_whole_group_drains(serving, call, number):
+def test_a_signal_to_the_whole_group_drains(start, call, number):
     """As a terminal sends Ctrl-C, and systemd SIGTERM."""
-    server, replicas, loader = serving
+    server = start("--replicas=2", "--threads=1", FAKE_STEP_SECONDS="0.05")
+    server.wait_for("serving on")
+    loader, replicas = family(server)
+    assert len(replicas) == 2
     running = call(server, "ten letters")
     server.wait_for_a_request()
     for process in (*replicas, loader, server.process):
@@ -192,10 +171,13 @@ def test_a_signal_to_the_whole_group_drains(serving, call, number):
     server.wait_for("every accepted request is answered")
 
 
-@pytest.mark.parametrize(("count", "killed"), [(1, 0), (2, 0), (2, -1)])
-def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed):
-    """One that loads the model for itself, or what has loaded it for two, or one of these."""
-    server = start(f"--replicas={count}", "--threads=1", FAKE_WARM_UP_SECONDS="60")
+@pytest.mark.parametrize(("count", "killed", "ignored"), [(1, 0, ""), (2, 0, ""), (2, -1, ""), (2, -1, "1")])
+def test_a_replica_that_ends_while_it_loads_is_named(start, count, killed, ignored):
+    """One that loads the model for itself, or what has loaded it for two, or one of these.
+
+    Whoever has started the server may ignore the ends of its children, which a server would inherit.
+    """
+    server = start(f"--replicas={count}", "--threads=1", FAKE_WARM_UP_SECONDS="60", FAKE_IGNORES_ENDS=ignored)
     server.wait_for("metrics on")
     wait_until(lambda: len(server.descendants()) >= (1 if count == 1 else 3), 10)
     time.sleep(0.5)
@@ -224,15 +206,6 @@ def test_traces(start, call):
     assert tree_of(spans) == ["translane.v1.TranslationService/Translate", "  model fake", *phases]
 
 
-@pytest.mark.parametrize(("argv", "code", "part"), [([], 2, "MODEL is required"), (["/none"], 1, "no such folder")])
-def test_a_foreseeable_problem_is_one_sentence(argv, code, part):
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    command = [sys.executable, "-m", "translane", "serve", *argv]
-    ended = subprocess.run(command, env=clean, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (code, "")
-    assert re.fullmatch(f"translane serve: .*{part}.*\n", ended.stderr)
-
-
 def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_stops(start, call, tmp_path):
     path = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -248,3 +221,33 @@ def test_a_service_manager_hears_when_the_model_translates_and_when_the_server_s
         manager.settimeout(0)
         with pytest.raises(BlockingIOError):
             manager.recv(4096)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory):
+    sizes = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 16}
+    return random_bundle(tmp_path_factory.mktemp("half") / "bundle", export={"precision": "fp16"}, **sizes)
+
+
+@pytest.fixture(scope="module")
+def why_not():
+    """Why CUDA does not work on this machine."""
+    return why_no_cuda("fp16") or pytest.skip("CUDA works on this machine")
+
+
+def test_half_precision_is_served_on_the_cpu_where_cuda_does_not_work_and_one_line_says_why(
+    call, half, why_not, tmp_path
+):
+    with running_server(tmp_path / "log", str(half), "--device=auto", "--threads=1") as server:
+        server.wait_for("serving on cpu")
+        assert call(server, "你好！").result().translations[0].hypotheses
+        assert server.terminate() == 0
+        warnings = [line.partition(" WARNING ")[2] for line in server.lines if " WARNING " in line]
+    assert warnings == [f"running on the CPU, not on CUDA: {why_not}"]
+
+
+def test_cuda_that_does_not_work_ends_the_server_with_one_sentence(half, why_not):
+    command = [sys.executable, "-m", "translane", "serve", str(half), "--device=cuda", "--port=0", "--metrics-port=0"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert re.fullmatch(r"translane serve: device cuda: [^\n]+\n", ended.stderr)

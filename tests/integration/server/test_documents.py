@@ -11,7 +11,7 @@ import pytest
 
 from fakes.serving import serving
 from helpers.failures import failed
-from helpers.http_calls import request, until
+from helpers.http_calls import until
 from helpers.key_files import bearer, holder, key_file
 from helpers.real_server import serving_bundle
 from helpers.tiny_bundle import TINY
@@ -81,7 +81,7 @@ async def test_documents_of_every_kind_are_what_their_texts_translate_to(bundle)
             assert events[0].progress.texts == len(document.texts)
             assert events[0].progress.texts_done == 0
             headers = {"content-type": f"{kind}; charset=utf-8"}
-            answer = await request(running.server.http_port, "POST", "/v1/documents", content, headers)
+            answer = await running.request("POST", "/v1/documents", content, headers)
             assert (answer.status, answer.body) == (200, expected)
             assert answer.headers["content-type"] == kind
     assert changed == len(DOCUMENTS)
@@ -218,7 +218,7 @@ async def test_the_query_has_the_fields_of_the_request():
 
         async def ask(query, content=b"abcdef", **headers):
             sent = {"content-type": "text/plain", **headers}
-            return await request(running.server.http_port, "POST", f"/v1/documents?{query}", content, sent)
+            return await running.request("POST", f"/v1/documents?{query}", content, sent)
 
         assert (await ask("max_length=3&targetLanguage=en")).body == b"abc"
         assert (await ask("suppressed_phrases=y&suppressedPhrases=z&earlyStopping=true")).status == 200

@@ -1,7 +1,6 @@
 """Stored glossaries, through the socket: listed, and read again under load. What they do, golden requests show."""
 
 import asyncio
-from contextlib import asynccontextmanager
 
 import pytest
 
@@ -17,24 +16,12 @@ def put(folder, content, name="greek.zh.en.tsv"):
     (folder / f".{name}").rename(folder / name)
 
 
-@asynccontextmanager
-async def glossaries_of(folder):
-    async with serving(glossaries=folder, rows=16) as running:
-        running.backend.takes_others = True  # targets that the source does not have
-        yield running
-
-
-@pytest.fixture
-def folder(tmp_path):
-    put(tmp_path, "alpha\tALPHA\nbeta\t\u03c0\nGamma\tgamma\tignore-case\n")
-    put(tmp_path, "x\ty\n", "french.fr.en.tsv")
-    return tmp_path
-
-
 @pytest.mark.slow
-async def test_files_change_under_load_and_no_request_fails(folder):
+async def test_files_change_under_load_and_no_request_fails(tmp_path):
     """Each answer is whole: made with the terms of one version of the file, the newest in the end."""
-    async with glossaries_of(folder) as running:
+    put(tmp_path, "word\tword\n")
+    async with serving(glossaries=tmp_path, rows=16) as running:
+        running.backend.takes_others = True  # targets that the source does not have
         seen: list[str] = []
         request = pb.TranslateRequest(texts=["word word", "word"], options={"glossaries": ["greek"]})
         stop = asyncio.Event()
@@ -42,23 +29,21 @@ async def test_files_change_under_load_and_no_request_fails(folder):
         async def ask():
             while not stop.is_set():
                 answer = await running.stub.Translate(request, timeout=PATIENCE)
-                found = {each.source for one in answer.translations for each in one.treatment.terms}
                 targets = {each.target for one in answer.translations for each in one.treatment.terms}
-                assert len(found) <= 1
                 assert len(targets) <= 1
                 seen.extend(targets)
 
         callers = [asyncio.create_task(ask()) for _ in range(4)]
         for version in range(20):
             bad = version % 5 == 3
-            put(folder, "no tab\n" if bad else f"# {version}\nword\t{'word' if version % 2 else 'wor'}\n")
+            put(tmp_path, "no tab\n" if bad else f"# {version}\nword\t{'word' if version % 2 else 'wor'}\n")
             await asyncio.sleep(0.05)
-        put(folder, "word\two\n")
+        put(tmp_path, "word\two\n")
         await until(lambda: "wo" in seen[-1:], PATIENCE)
         stop.set()
         await asyncio.gather(*callers)
         assert {"wo", "wor", "word"} == set(seen)
-        put(folder, "a\tb\n", "more.zh.en.tsv")
+        put(tmp_path, "a\tb\n", "more.zh.en.tsv")
 
         async def are_listed():
             (model,) = (await running.stub.ListModels(pb.ListModelsRequest())).models

@@ -127,11 +127,3 @@ def test_a_stream_that_lacks_a_number_keeps_its_prefix(demo, text):
     prefix = demo.translate(text.translate({ord(each): None for each in "0123456789"})).text
     with demo.translate_stream(text, target_prefix=prefix) as stream:
         assert "".join(stream).startswith(prefix)
-
-
-def test_sentences_of_a_text_are_translated_as_they_are_alone(demo):
-    alone = demo.translate(SOURCES, split_sentences=False, return_token_scores=True)
-    together = demo.translate("".join(SOURCES), return_token_scores=True)
-    assert together.hypotheses[0].text == " ".join(each.hypotheses[0].text for each in alone)
-    assert together.hypotheses[0].score == pytest.approx(sum(each.hypotheses[0].score for each in alone), rel=1e-5)
-    assert together.treatment.sentences == len(SOURCES)

@@ -1,7 +1,6 @@
 """The source language auto, and translation through a third language, from the socket to the decoder and back."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from helpers.http_calls import until
 from helpers.key_files import bearer, holder, key_file
 from helpers.otlp_receiver import Receiver, tree_of
-from helpers.real_server import serving_models, small_settings
+from helpers.real_server import serving_library
 from helpers.tiny_bundle import put_bundle
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token
@@ -31,12 +30,6 @@ def library(tmp_path_factory):
     return folder
 
 
-@asynccontextmanager
-async def serving(library, tracer=None, **changes):
-    async with serving_models(small_settings(models=library, **changes), tracer) as running:
-        yield running.server, running.stub
-
-
 def texts_of(response):
     return [translation.hypotheses[0].text for translation in response.translations]
 
@@ -44,10 +37,10 @@ def texts_of(response):
 async def test_a_document_through_english_is_logged_as_its_texts_are(library, caplog):
     caplog.set_level("DEBUG", "translane_server")
     pair: Any = {"source_language": "de", "target_language": "zh", "options": OPTIONS}
-    async with serving(library) as (_, stub):
-        response = await stub.Translate(pb.TranslateRequest(texts=[GERMAN, "猫"], **pair))
+    async with serving_library(library) as running:
+        response = await running.stub.Translate(pb.TranslateRequest(texts=[GERMAN, "猫"], **pair))
         document = pb.TranslateDocumentRequest(content=f"{GERMAN}\n猫\n".encode(), mime_type="text/plain", **pair)
-        events = [event async for event in stub.TranslateDocument(document)]
+        events = [event async for event in running.stub.TranslateDocument(document)]
     assert b"".join(event.content for event in events).decode().split("\n") == [*texts_of(response), ""]
     assert events[-1].end.treatment.pivot_language == "en"
     lines = [record.translane_data for record in caplog.records if record.getMessage() == "request"]
@@ -61,25 +54,23 @@ async def test_a_document_through_english_is_logged_as_its_texts_are(library, ca
 async def test_the_sentences_of_two_steps_are_paid_for_once(library, tmp_path):
     token = make_token()
     pair: Any = {"source_language": "de", "target_language": "zh"}
-    async with serving(library, keys_file=key_file(tmp_path, a=holder(token))) as (server, stub):
-
-        def paid():
-            return server.metrics.registry.get_sample_value("translane_key_sentences_total", {"key": ""})
-
-        await stub.Translate(pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=bearer(token))
-        assert paid() == 2
+    async with serving_library(library, keys_file=key_file(tmp_path, a=holder(token))) as running:
+        await running.stub.Translate(
+            pb.TranslateRequest(texts=["a", "b"], options=OPTIONS, **pair), metadata=bearer(token)
+        )
+        assert running.value("translane_key_sentences_total", key="") == 2
         stream = pb.TranslateStreamRequest(text="a", options=OPTIONS, **pair)
-        assert [message async for message in stub.TranslateStream(stream, metadata=bearer(token))]
-        assert paid() == 3
+        assert [message async for message in running.stub.TranslateStream(stream, metadata=bearer(token))]
+        assert running.value("translane_key_sentences_total", key="") == 3
 
 
 async def test_an_accepted_request_is_answered_by_both_models_while_the_server_closes(library):
-    async with serving(library) as (server, stub):
+    async with serving_library(library) as running:
         request = pb.TranslateRequest(texts=[GERMAN], source_language="de", target_language="zh", options=OPTIONS)
-        call = asyncio.ensure_future(stub.Translate(request))
-        dispatcher = server.models.models["de-en"].ready.dispatcher
-        await until(lambda: dispatcher.active_rows or call.done())
-        assert await server.stop(grace=10)
+        call = asyncio.ensure_future(running.stub.Translate(request))
+        model: Any = running.server.models.models["de-en"]
+        await until(lambda: model.ready.dispatcher.active_rows or call.done())
+        assert await running.server.stop(grace=10)
         assert [list(each.models) for each in (await call).translations] == [["de-en", "en-zh"]]
 
 
@@ -90,9 +81,9 @@ async def test_the_spans_of_both_models_are_in_one_trace(library, monkeypatch):
     with Receiver() as receiver:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.address)
         with traces({"OTEL_TRACES_EXPORTER": "otlp"}) as tracer:
-            async with serving(library, tracer) as (_, stub):
-                await stub.Translate(request)
-                _ = [message async for message in stub.TranslateStream(stream)]
+            async with serving_library(library, tracer) as running:
+                await running.stub.Translate(request)
+                _ = [message async for message in running.stub.TranslateStream(stream)]
         spans = receiver.spans
     phases = ["    read", "    sentence", "      queue", "      encode", "      decode", "    build"]
     models = ["  model de-en", *phases, "  model en-zh", *phases]

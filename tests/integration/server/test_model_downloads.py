@@ -5,7 +5,6 @@ import hashlib
 import json
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -20,13 +19,13 @@ from helpers.tiny_bundle import TINY
 from translane.v1 import translation_pb2 as pb
 from translane_server.app.check import check
 from translane_server.bundle.bundle import load_bundle
-from translane_server.core.errors import BundleError
 from translane_server.settings.server_settings import ServerSettings
 
 pytestmark = pytest.mark.slow
 
 PATIENCE = 60  # seconds, on a busy machine
 WEIGHTS = "zh-en/weights.bin"
+CHECK = [sys.executable, "-m", "translane", "serve", "--check"]
 
 
 @pytest.fixture
@@ -36,10 +35,9 @@ def store():
         yield server
 
 
-def publish(store: FileServer, **changes: object) -> str:
+def publish(store: FileServer, **changes: object) -> None:
     manifest = json.loads(store.files["zh-en/manifest.json"])
     store.files["zh-en/manifest.json"] = json.dumps(manifest | changes).encode()
-    return digest_of(store)
 
 
 def digest_of(store: FileServer) -> str:
@@ -89,10 +87,9 @@ async def test_a_server_follows_a_url_and_outlives_it(store, tmp_path, caplog):
         manifest["files"]["weights.bin"]["sha256"] = hashlib.sha256(b"other").hexdigest()
         store.behave(WEIGHTS, other(weights[:-1] + b"x"))
         publish(store, **(manifest | {"version": "3"}))
-        labels = {"model": "reference", "outcome": "refused"}
 
         def reloads() -> float | None:
-            return running.server.metrics.registry.get_sample_value("translane_model_reloads_total", labels)
+            return running.value("translane_model_reloads_total", model="reference", outcome="refused")
 
         for refused, behaviour in enumerate((whole, status(404), status(403)), 1):
             store.behave("zh-en/manifest.json", behaviour)
@@ -127,28 +124,11 @@ async def test_a_broken_file_of_the_cache_is_replaced(store, tmp_path):
     load_bundle(tmp_path / "bundles" / digest_of(store))
 
 
-def test_a_check_downloads_and_tells_the_digest(store, tmp_path):
-    lines = list(check(settings_of(store, tmp_path)))
-    assert f"model bundle {store.url}/zh-en: sha256:{digest_of(store)} is in {tmp_path}/urls/" in lines[1]
-    assert re.match("model reference: version 1@.*, int8, on cpu; its 7 files are those that were exported", lines[2])
-    store.behave("zh-en/manifest.json", status(404))
-    with pytest.raises(
-        BundleError, match=f"^model bundle {store.url}/zh-en: manifest.json: the answer is 404 Not Found$"
-    ):
-        list(check(settings_of(store, tmp_path)))
-
-
-def checking(store: FileServer, cache: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "translane", "serve", "--check", f"--model-cache={cache}"]
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRANSLANE_")}
-    return subprocess.Popen([*command, f"{store.url}/zh-en"], env=environ, stdout=-1, stderr=-1)
-
-
 def test_a_bundle_on_hugging_face(store, tmp_path):
     store.put(TINY, "owner/zh-en/resolve/v1/int8")
-    command = [sys.executable, "-m", "translane", "serve", "--check", f"--model-cache={tmp_path}"]
     environ = os.environ | {"HF_ENDPOINT": store.url, "HF_TOKEN": "hunter2"}
-    run = subprocess.run([*command, "hf://owner/zh-en@v1/int8"], env=environ, capture_output=True, text=True)
+    command = [*CHECK, f"--model-cache={tmp_path}", "hf://owner/zh-en@v1/int8"]
+    run = subprocess.run(command, env=environ, capture_output=True, text=True)
     assert run.stdout.splitlines()[1].startswith(f"model bundle hf://owner/zh-en@v1/int8: sha256:{digest_of(store)} is")
     assert {headers.get("Authorization") for headers in store.headers} == {"Bearer hunter2"}
     assert "hunter2" not in run.stdout + run.stderr
@@ -167,7 +147,7 @@ def test_a_killed_download_goes_on(store, tmp_path):
 
     store.behave("zh-en/large", half)
     part = tmp_path / "unfinished" / digest_of(store) / "large"
-    process = checking(store, tmp_path)
+    process = subprocess.Popen([*CHECK, f"--model-cache={tmp_path}", f"{store.url}/zh-en"], stdout=-1, stderr=-1)
     try:
         wait_until(lambda: part.exists() and part.stat().st_size > 500_000)
     finally:

@@ -14,9 +14,7 @@ import pytest
 
 from helpers.file_server import wait_until
 from helpers.ports import free_port
-from helpers.real_server import serving_models, small_settings
 from helpers.tiny_bundle import TINY
-from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import BundleError
 from translane_server.models.cache import ModelCache
@@ -107,15 +105,6 @@ def model_of(cache, place="zh-en/8", digest=DIGEST):
     return RemoteModel(ModelUrl.parse(f"s3://{BUCKET}/{place}" + (f"@sha256:{digest}" if digest else "")), cache)
 
 
-async def test_a_model_from_s3_translates(environ, tmp_path):
-    settings = small_settings(model=f"s3://{BUCKET}/zh-en/8@sha256:{DIGEST}", model_cache=tmp_path)
-    async with serving_models(settings) as running:
-        request = pb.TranslateRequest(texts=["我有一只猫。"], options=pb.DecodingOptions(max_length=8))
-        answer = await running.stub.Translate(request, timeout=60)
-        assert answer.model == "reference"
-    load_bundle(tmp_path / "bundles" / DIGEST)
-
-
 def test_a_url_without_a_digest_follows_the_bucket(environ, cache, tmp_path):
     changed = shutil.copytree(TINY, tmp_path / "changed")
     manifest = (changed / "manifest.json").read_text(encoding="utf-8")
@@ -126,15 +115,6 @@ def test_a_url_without_a_digest_follows_the_bucket(environ, cache, tmp_path):
     put(changed, "follow me")
     assert model.refresh() == hashlib.sha256((changed / "manifest.json").read_bytes()).hexdigest() != DIGEST
     assert load_bundle(model.folder).manifest.version == "2"
-
-
-def test_a_download_goes_on(environ, cache):
-    weights = (TINY / "weights.bin").read_bytes()
-    left = cache.folder / "unfinished" / DIGEST
-    left.mkdir()
-    (left / "weights.bin").write_bytes(weights[:3000])
-    assert model_of(cache).refresh() == DIGEST
-    load_bundle(cache.bundle(DIGEST))
 
 
 def test_what_is_refused_is_told_without_the_keys(environ, cache):

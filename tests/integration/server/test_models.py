@@ -49,11 +49,6 @@ class Running:
         request = pb.TranslateRequest(texts=["我有一只猫。"], options=options, **fields)  # type: ignore[arg-type]
         return await stub.Translate(request, timeout=PATIENCE, wait_for_ready=True)  # type: ignore[no-any-return]
 
-    async def stream(self, model: str) -> str:
-        stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
-        request = pb.TranslateStreamRequest(text="我有一只猫。", model=model, options=pb.DecodingOptions(max_length=8))
-        return "".join([message.text_delta async for message in stub.TranslateStream(request, timeout=PATIENCE)])
-
     async def models(self) -> dict[str, pb.Model]:
         stub = translation_pb2_grpc.TranslationServiceStub(self.channel)
         return {model.name: model for model in (await stub.ListModels(pb.ListModelsRequest())).models}
@@ -294,15 +289,12 @@ def test_what_is_wrong_at_the_start_is_a_sentence(library, tmp_path, monkeypatch
     monkeypatch.setattr("translane_server.app.lifetime.configure_logging", lambda _format, _level: None)
     broken = put_bundle(tmp_path / "broken")
     (broken / "decoder.onnx").unlink()
-    (tmp_path / "empty").mkdir()
     settings = tmp_path / "settings.toml"
     settings.write_text("[model_settings.fr-en]\nmax_batch_size = 4\n", encoding="utf-8")
     models = f"--models={library}"
     for argv, problem in (
         ([models, f"bad={broken}"], "model bad: model bundle .*decoder.onnx is missing"),
-        ([models, f"zh-en={broken}"], "two models have the name zh-en"),
         ([models, "--model-version=1"], "there is no version '1', because the folder has no versions"),
-        ([f"--models={tmp_path / 'empty'}"], "there is no model bundle in this folder"),
         ([models, f"--config={settings}"], "model_settings.fr-en: there is no such model; there is de-en, zh-en"),
     ):
         assert serve(["--check", *argv], {}) in (1, 2)

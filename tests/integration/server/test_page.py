@@ -16,6 +16,7 @@ from helpers.browser import CHROMIUM, chromium, opened
 from helpers.http_calls import call, request, until
 from helpers.key_files import holder, key_file
 from helpers.real_server import serving_bundle
+from helpers.server_process import BUNDLE
 from translane.v1 import translation_pb2 as pb
 from translane_server.access.keys import make_token
 from translane_server.bundle.bundle import load_bundle
@@ -26,7 +27,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
 ]
 
-DEMO = Path(__file__).parents[3] / "models/zh-en"
 POLLING = 2_000  # milliseconds between two readings of the page
 PAUSE = 300  # milliseconds after a key, before the text is translated
 
@@ -150,7 +150,7 @@ async def test_translations_alternatives_and_their_alignment(browser):
     text = "我有一只猫，它很喜欢吃鱼。"
     given = {"returnTokens": True, "returnAlignment": True}
     async with (
-        serving_bundle(load_bundle(DEMO), max_batch_size=8, http_port=0) as running,
+        serving_bundle(load_bundle(BUNDLE), max_batch_size=8, http_port=0) as running,
         showing(running, browser) as page,
     ):
         await write(page, text)

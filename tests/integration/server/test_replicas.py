@@ -53,8 +53,7 @@ async def test_a_model_beside_an_idle_one_gets_more_replicas_and_answers_the_sam
     async with serving_models(settings, cpus=2) as running:
 
         def rows(model):
-            value = running.server.metrics.registry.get_sample_value
-            return sum(value("translane_rows", {"model": model, "state": each}) or 0 for each in ("active", "free"))
+            return sum(running.value("translane_rows", model=model, state=each) or 0 for each in ("active", "free"))
 
         expected = [(await running.stub.Translate(request)).translations for request in requests]
         before = {model: rows(model) for model in ("hot", "idle")}

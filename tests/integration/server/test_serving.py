@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import threading
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
-from fakes.serving import FakeTokenizer, serving
+from fakes.serving import FakeModel, FakeTokenizer, make_manifest, serving
 from helpers.failures import failed
 from helpers.http_calls import request as http_request
 from helpers.http_calls import until
@@ -90,13 +91,6 @@ async def test_health_tells_its_watchers():
         stopping = asyncio.create_task(running.server.stop(grace=1))
         assert (await watch.read()).status == NOT_SERVING
         assert await stopping
-
-
-async def test_an_unknown_service_has_no_health():
-    async with serving() as running:
-        check = health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest(service="x"))
-        assert (await failed(check)).code is grpc.StatusCode.NOT_FOUND
-        assert await handled(running, "Check", "NOT_FOUND") == 1
 
 
 async def test_a_model_whose_replicas_do_not_stay_alive_is_seen_and_comes_back(monkeypatch):
@@ -337,3 +331,51 @@ async def test_a_line_for_each_call_has_texts_at_debug_alone(caplog, level, log_
         ("ListModels", "OK"),
     ]
     assert ("secret" in str([vars(record) for record in caplog.records])) == (log_texts and level == "DEBUG")
+
+
+# Long requests are read on threads of their own.
+
+
+@pytest.mark.parametrize(("characters", "thread"), [(300, "MainThread"), (1200, "texts")])
+async def test_long_requests_are_prepared_away_from_the_event_loop(characters, thread):
+    """And answered there; short ones are not, as there and back takes longer than their tokens."""
+    seen = set()
+
+    class SeenTokenizer(FakeTokenizer):
+        def encode(self, texts):
+            seen.add(threading.current_thread().name)
+            return super().encode(texts)
+
+        def decode(self, ids, unknowns=()):
+            seen.add(threading.current_thread().name)
+            return super().decode(ids, unknowns)
+
+    texts = ["x" * 20] * (characters // 20)
+    async with serving(model=FakeModel(make_manifest(), SeenTokenizer()), max_request_texts=64, rows=64) as running:
+        response = await running.stub.Translate(pb.TranslateRequest(texts=texts))
+    assert [each.hypotheses[0].text for each in response.translations] == texts
+    assert seen == {thread}
+
+
+async def test_a_caller_who_goes_ends_the_reading_of_the_request():
+    """The only thread then reads the request of another caller."""
+    started, ended = threading.Event(), threading.Event()
+
+    class EndlessTokenizer(FakeTokenizer):
+        def encode(self, texts):
+            if "endless" in texts[0]:
+                started.set()
+                ended.wait(5)
+            return super().encode(texts)
+
+    options = pb.DecodingOptions(split_sentences=True)
+    async with serving(model=FakeModel(make_manifest(), EndlessTokenizer())) as running:
+        endless = pb.TranslateRequest(texts=["endless " * 240, "x" * 30], options=options)
+        call = running.stub.Translate(endless)
+        await asyncio.to_thread(started.wait, 5)
+        call.cancel()
+        await until(lambda: running.server._service._running == 0, 1)
+        ended.set()
+        text = "x" * 20 + "\n" * 1100
+        response = await running.stub.Translate(pb.TranslateRequest(texts=[text], options=options))
+        assert response.translations[0].hypotheses[0].text == text

@@ -1,8 +1,6 @@
 """TranslateStream over a real port: deltas while the sentence decodes, and what becomes of streams that end early."""
 
 import asyncio
-import gzip
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -11,14 +9,13 @@ import pytest
 from fakes.serving import serving
 from helpers.http_calls import until
 from helpers.real_server import serving_bundle
+from helpers.server_process import BUNDLE
+from helpers.tatoeba import tatoeba
 from translane.v1 import translation_pb2 as pb
 from translane_server.bundle.bundle import load_bundle
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[3]
-DEMO = ROOT / "models" / "zh-en"
-TEST_SPLIT = ROOT.parent / "shared" / "data" / "tatoeba-zh-en" / "test.tsv.gz"
 SENTENCES = 50
 
 
@@ -58,15 +55,6 @@ async def unary(running, text, **fields):
 
 def active(running):
     return running.dispatcher.active_rows
-
-
-@pytest.mark.parametrize("text", ["hello", "a", "日本語 👩‍👩‍👧‍👦 e\u0301!", "in  spaces  ", "\x00\x1b[31m\r\n\u202e"])
-async def test_the_deltas_are_what_translate_answers(text):
-    async with serving() as running:
-        _, last = await stream(running, text)
-        assert last.hypothesis == await unary(running, text)
-        assert last.hypothesis.text == text
-        assert last.timing.total.ToNanoseconds() > 0
 
 
 async def test_the_first_delta_comes_while_the_sentence_decodes():
@@ -119,14 +107,6 @@ async def test_an_abandoned_stream_frees_its_rows_at_the_next_step(code, split):
         assert len(running.backend.step_rows) <= 3 + 1 + len("next") + 1
 
 
-@pytest.fixture(scope="module")
-def sentences():
-    if not TEST_SPLIT.exists():
-        pytest.skip(f"{TEST_SPLIT} is not there")
-    with gzip.open(TEST_SPLIT, "rt", encoding="utf-8") as lines:
-        return [line.split("\t")[0] for line in lines][:SENTENCES]
-
-
 SEARCHES: tuple[dict[str, Any], ...] = (
     {},
     {"temperature": 0.8, "top_p": 0.95, "seed": 2**63},
@@ -137,9 +117,10 @@ SEARCHES: tuple[dict[str, Any], ...] = (
 )
 
 
-async def test_streams_of_the_demo_model_are_what_translate_answers(sentences):
+async def test_streams_of_the_demo_model_are_what_translate_answers():
+    sentences = tatoeba()[0][:SENTENCES]
     page = "　　" + "".join(sentences[:20]) + "\r\n\n" + "\n".join(sentences[20:40]) + "\n"
-    async with serving_bundle(load_bundle(DEMO), max_batch_size=32) as running:
+    async with serving_bundle(load_bundle(BUNDLE), max_batch_size=32) as running:
         limit = asyncio.Semaphore(64)
 
         async def both(text, options):
