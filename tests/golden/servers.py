@@ -48,15 +48,9 @@ _KEYS = {
     "slow": "sentences_per_second = 0.001\n",
 }
 _LIMITS = (
-    *(
-        "--max-batch-size=4",
-        "--max-request-texts=8",
-        "--max-queue-size=40",
-        "--max-beam-size=2",
-        "--max-source-tokens=20",
-    ),
-    *("--max-message-bytes=4096", "--max-bytes-in-flight=12288", "--message-timeout=0.2", "--request-timeout=1"),
-    *("--max-target-tokens=200", "--max-calls=4"),
+    *("--max-batch-size=4", "--max-request-texts=8", "--max-queue-size=40", "--max-beam-size=2", "--max-calls=4"),
+    *("--max-source-tokens=20", "--max-target-tokens=200", "--message-timeout=0.2", "--request-timeout=1"),
+    *("--max-message-bytes=4096", "--max-bytes-in-flight=12288"),
 )
 
 

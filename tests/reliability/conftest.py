@@ -10,7 +10,7 @@ from helpers.reliability.cases import make_cases, single
 from helpers.reliability.form import form
 from helpers.reliability.load import ClientOracle, Load, Oracle
 from helpers.reliability.probe import bystander
-from helpers.server_process import BUNDLE, running_server
+from helpers.server_process import running_server
 
 CASES = form(24, 32)
 REPORT = Path(__file__).parents[2] / "build" / "reliability.txt"
@@ -38,12 +38,6 @@ def _shown(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{count} {name}" for name, count in value.items()) or "none"
     return str(value)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _the_bundled_model_is_there():
-    if not BUNDLE.exists():
-        pytest.skip("the bundled model is not in this tree")
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,9 @@ from helpers.failures import failure_of
 from helpers.reliability.bounds import HONEST_CALL
 from helpers.reliability.cases import SENTENCES, single
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.load import CHANNEL_OPTIONS
+from helpers.reliability.load import connected
 from helpers.reliability.other_address import from_other_address
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -42,8 +41,7 @@ HOGS = {
 
 async def hog(address, request, ends):
     """Ask without a pause until `ends`, as one caller."""
-    async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+    async with connected(address) as stub:
         while time.monotonic() < ends:
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await stub.Translate(request, timeout=ends - time.monotonic() + 0.1, metadata=[(CALLER, "hog")])
@@ -55,8 +53,7 @@ async def singles(address, ends):
     """Ask for single sentences as another caller. Returns how long each took, and how the others failed."""
     taken: list[float] = []
     failed: list[str] = []
-    async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+    async with connected(address) as stub:
         for number in range(100_000):
             if time.monotonic() > ends and taken + failed:
                 break
@@ -78,9 +75,8 @@ async def full_rows_time(server):
     """How long samples take that fill all rows at once [seconds]. A sentence that decodes is not interrupted."""
     rows = sum(value for name, value in server.metrics().items() if name.startswith("translane_rows{"))
     texts = HOGS["samples"][1].texts[: int(rows) // SAMPLES.num_hypotheses]
-    async with grpc.aio.insecure_channel(server.address) as channel:
+    async with connected(server.address) as stub:
         began = time.monotonic()
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
         await stub.Translate(pb.TranslateRequest(texts=texts, options=SAMPLES), timeout=60)
     return time.monotonic() - began
 

@@ -17,7 +17,7 @@ from helpers.reliability import raw_http2
 from helpers.reliability.bounds import GAP, HONEST_CALL, MEMORY_GROWTH, MESSAGE_TIME, OPEN_STREAMS, VANISHED
 from helpers.reliability.cases import SENTENCES, single
 from helpers.reliability.form import IS_LONG, form
-from helpers.reliability.load import CHANNEL_OPTIONS, Load
+from helpers.reliability.load import CHANNEL_OPTIONS, Load, connected
 from helpers.reliability.probe import bystander
 from helpers.reliability.raw_http2 import RawConnection
 from helpers.reliability.resources import watched_memory
@@ -131,8 +131,7 @@ def test_giant_headers(shared_server, figures):
 async def test_bytes_in_flight_are_bounded(shared_server, figures, calls, size):
     request = pb.TranslateRequest(texts=[" " * (size // 256 - 4)] * 256)  # texts without tokens, which decode nothing
     with bystander(shared_server.address) as seen, watched_memory(shared_server.pid) as memory:
-        async with grpc.aio.insecure_channel(shared_server.address, options=CHANNEL_OPTIONS) as channel:
-            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        async with connected(shared_server.address) as stub:
             outcomes = Counter(
                 await asyncio.gather(*[ended(stub.Translate(request, timeout=60)) for _ in range(calls)])
             )

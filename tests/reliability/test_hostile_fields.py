@@ -30,6 +30,8 @@ from translane.v1 import translation_pb2_grpc
 from translane_server.core.terminal import printable
 from translane_server.text.documents import KINDS
 
+pytestmark = pytest.mark.timeout(form(150, 1200))
+
 KIB = 1024
 HUGE = 900 * KIB  # nearly a whole message
 CALL_TIME = form(8, 60)  # a hostile call ends by then in any case [seconds]
@@ -88,7 +90,6 @@ def ask(address, method, request, seconds=CALL_TIME):
     return "OK", True, time.monotonic() - started
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.slow
 def test_a_hostile_field_is_refused_at_once(start, figures):
     with start("--grace-period=2") as server:
@@ -108,7 +109,6 @@ def test_a_hostile_field_is_refused_at_once(start, figures):
         assert exit_code == 0
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.slow
 def test_a_long_run_of_combining_marks_holds_up_nobody(start, figures):
     request = pb.TranslateRequest(
@@ -125,7 +125,6 @@ def test_a_long_run_of_combining_marks_holds_up_nobody(start, figures):
         assert server.terminate() == 0
 
 
-@pytest.mark.timeout(150)
 @pytest.mark.slow
 def test_nested_terms_hold_up_no_other_long_request(start, figures):
     texts = [UNKNOWN * 16_000] * 28
@@ -340,7 +339,6 @@ def by_type(name, pick):
     return random_request(name, pick).SerializeToString()
 
 
-@pytest.mark.timeout(form(150, 1200))
 @pytest.mark.slow
 @pytest.mark.parametrize("made", [by_type, random_bytes], ids=["by type", "by bytes"])
 async def test_random_requests(shared_server, oracle, figures, made):

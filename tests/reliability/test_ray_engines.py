@@ -6,8 +6,6 @@ from functools import partial
 import psutil
 import pytest
 
-pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-
 from helpers.reliability.form import form
 from helpers.reliability.load import Load
 from helpers.reliability.versions import ModelFolder, served_versions

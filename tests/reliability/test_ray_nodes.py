@@ -5,8 +5,6 @@ import contextlib
 
 import pytest
 
-pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-
 from helpers.ray_cluster.nodes import RayNodes
 from helpers.ray_cluster.processes import proxies
 from helpers.reliability.form import form

@@ -9,8 +9,6 @@ from collections import Counter
 import psutil
 import pytest
 
-pytest.importorskip("ray.serve", reason="the extra ray is not installed")
-
 from helpers.client_calls import LONG_STREAMS
 from helpers.reliability.form import form
 from helpers.reliability.load import ClientLoad, cut_stream
@@ -102,11 +100,6 @@ async def test_a_killed_process_of_an_engine_costs_no_call(serving, client_oracl
 async def test_a_stream_goes_on_when_all_replicas_of_serve_were_killed(serving, client_oracle, figures, call):
     lost = []
     cut = await cut_stream(serving.address, call, lambda: lost.extend(killed(serving.replicas())), seconds=DEADLINE)
-    is_right = client_oracle.is_right(call, cut.answer)
-    figures.add(
-        calls=1, faults={"killed": len(lost)}, tried_again_by_the_client=cut.retries, parts=cut.parts,
-        lost=int(not is_right),
-    )  # fmt: skip
-    assert is_right
-    assert cut.retries
+    figures.add(faults={"killed": len(lost)}, **cut.figures)
+    cut.assert_whole(client_oracle)
     assert await recovered(serving, lost)

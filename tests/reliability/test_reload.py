@@ -1,7 +1,6 @@
 """SIGHUP, poison and drains under load: new versions take over at once, and no call is lost or answered wrongly."""
 
 import asyncio
-import contextlib
 import signal
 import statistics
 import time
@@ -16,7 +15,7 @@ from helpers.reliability.bounds import RECOVERY
 from helpers.reliability.cases import SENTENCES, unary_answer
 from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
-from helpers.reliability.load import CHANNEL_OPTIONS, Load
+from helpers.reliability.load import Load, connected
 from helpers.reliability.probe import bystander
 from helpers.reliability.raw_http2 import STREAM, RawConnection, data, headers, message
 from helpers.reliability.resources import MEGABYTE, holdings
@@ -24,7 +23,6 @@ from helpers.reliability.versions import ModelFolder, served_versions
 from helpers.reliability.waiting import within
 from helpers.server_process import fake_model
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 600))]
 
@@ -117,12 +115,6 @@ SECONDS = form(6, 300)  # in which a poisoned text comes each second
 DEADLINE = 60.0  # of each call [seconds]
 
 
-@contextlib.asynccontextmanager
-async def stub_of(server):
-    async with grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel:
-        yield translation_pb2_grpc.TranslationServiceStub(channel)
-
-
 @pytest.mark.parametrize("texts", ["one text", "other texts"])
 async def test_poisoned_texts_each_second_are_refused_alone(start, figures, texts):
     flags = ["x", "--replicas=2", "--threads=1", "--log-level=debug", "--caller-header=x-caller"]
@@ -151,7 +143,7 @@ async def test_poisoned_texts_each_second_are_refused_alone(start, figures, text
         ends[await ended(stub.Translate(request, timeout=DEADLINE, metadata=[("x-caller", "poisoner")]))] += 1
 
     with start(*flags, **fake_model(FAKE_POISON=POISON, FAKE_STEP_SECONDS="0.005")) as server:
-        async with stub_of(server) as stub:
+        async with connected(server.address) as stub:
             innocents = [asyncio.create_task(innocent(stub, number)) for number in range(CALLERS)]
             poisons = []
             for number in range(SECONDS):
@@ -215,8 +207,7 @@ async def test_an_accepted_call_is_answered(start, oracle, figures, fault):
 
     with start(f"--replica-timeout={REPLICA_TIMEOUT}") as server:
         chaos = Chaos(server)
-        async with grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel:
-            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        async with connected(server.address) as stub:
             calls = [asyncio.create_task(call(stub, cases[number % len(cases)])) for number in range(CALLS)]
             while not outcomes:  # noqa: ASYNC110 the calls count
                 await asyncio.sleep(0.01)

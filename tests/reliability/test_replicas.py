@@ -4,6 +4,7 @@ import asyncio
 import resource
 import signal
 from collections import Counter
+from functools import partial
 
 import grpc
 import psutil
@@ -14,17 +15,16 @@ from helpers.reliability.bounds import GAP, RECOVERY
 from helpers.reliability.cases import single, stream_answer
 from helpers.reliability.chaos import Chaos
 from helpers.reliability.form import form
-from helpers.reliability.load import CHANNEL_OPTIONS, Load
+from helpers.reliability.load import Load, connected
 from helpers.reliability.probe import bystander
 from helpers.reliability.resources import MEGABYTE
 from helpers.reliability.waiting import within
 from translane.v1 import translation_pb2 as pb
-from translane.v1 import translation_pb2_grpc
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(form(150, 1200))]
 
 CALLERS = 8
-FAULTS = form(2, 20)
+FAULTS, FEWER = form((2, 1), (20, 10))
 BETWEEN = 20  # answers between two faults
 # Before a fault [seconds]; a server ends that loses many replicas in a short time.
 PAUSE = form((0.0, 0.3), (8.0, 12.0))
@@ -32,89 +32,81 @@ REPLICA_TIMEOUT = form(2, 5)  # until a hung replica is replaced [seconds]
 REPLACED = "has been replaced"  # a log line for each lost replica
 
 
-async def replaced(server, count):
-    """Whether as many replicas have been replaced within the time, and waits for it."""
-    return await within(RECOVERY, lambda: server.log.count(REPLACED) >= count)
+async def kill(chaos):
+    chaos.kill(chaos.a_replica())
 
 
-async def under_load(server, oracle, figures, strike, *, faults=FAULTS, losses=0, may_be_down=False):
-    """Strike again and again under load, and wait each time until the server has all its replicas again.
+async def hang(chaos):
+    chaos.stop(chaos.a_replica())
+    await asyncio.sleep(1.0)  # before it is noticed, no replica seems to miss
 
-    Args:
-        losses: how many replicas are certainly lost with each strike.
-        may_be_down: whether no replica may be left for a time, so that health says NOT_SERVING.
-    """
-    chaos = Chaos(server)
+
+async def slow_down(chaos):
+    slow = chaos.a_replica()
+    for _ in range(10):
+        chaos.stop(slow)
+        await asyncio.sleep(0.15)
+        chaos.resume(slow)
+        await asyncio.sleep(0.05)
+
+
+async def starve(chaos):
+    for replica in chaos.a_replica():
+        most = replica.memory_info().vms  # not a byte more
+        resource.prlimit(replica.pid, resource.RLIMIT_AS, (most, most))
+        chaos.faults["starved"] += 1
+    await asyncio.sleep(2.0)
+
+
+def has_replaced(server, count):
+    return server.log.count(REPLACED) >= count
+
+
+ONE, TWO = (("--threads=1", f"--replicas={count}") for count in (1, 2))
+SOON = f"--replica-timeout={REPLICA_TIMEOUT}"
+
+
+@pytest.mark.parametrize(
+    ("strike", "flags", "faults", "losses"),  # so many strikes, with each of which so many replicas are certainly lost
+    [
+        pytest.param(kill, ONE, FAULTS, 1, id="the one is killed"),
+        pytest.param(kill, TWO, FAULTS, 1, id="one of two is killed"),
+        pytest.param(hang, (*ONE, SOON), FEWER, 1, id="the one hangs"),
+        pytest.param(hang, (*TWO, SOON), FEWER, 1, id="one of two hangs"),
+        pytest.param(slow_down, (), FEWER, 0, id="one is slow"),
+        pytest.param(starve, (), FEWER, 0, id="one gets no more memory"),
+    ],
+)
+async def test_a_replica_that_is_struck_under_load_loses_nothing(start, oracle, figures, strike, flags, faults, losses):
+    """Again and again, whenever the server has all its replicas."""
     back = True
-    with bystander(server.address) as seen:
+    with start(*flags) as server, bystander(server.address) as seen:
+        chaos = Chaos(server)
         async with Load(server.address, oracle, CALLERS, timeout=60) as load:
             for number in range(1, faults + 1):
                 await load.wait_for_answers(BETWEEN)
                 await chaos.pause(*PAUSE)
                 await strike(chaos)
-                back = await chaos.recovered(RECOVERY) and await replaced(server, number * losses)
+                replaced = partial(has_replaced, server, number * losses)
+                back = await chaos.recovered(RECOVERY) and await within(RECOVERY, replaced)
                 if not back:
                     break
             if back:
                 await load.wait_for_answers(BETWEEN)
-    figures.add(
-        callers=CALLERS, **chaos.figures, all_back=back, server_alive=server.is_alive, **load.figures, **seen.figures
-    )
-    assert server.is_alive
+        is_alive = server.is_alive
+    figures.add(callers=CALLERS, **chaos.figures, all_back=back, server_alive=is_alive, **load.figures, **seen.figures)
+    assert is_alive
     assert back
     assert (load.lost, load.refused) == (0, {})
     assert load.answered > 0
-    assert set(seen.failed) <= ({"health NOT_SERVING"} if may_be_down else set())
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-async def test_a_killed_replica_loses_nothing(start, oracle, figures, replicas):
-    async def strike(chaos):
-        chaos.kill(chaos.a_replica())
-
-    with start(f"--replicas={replicas}", "--threads=1") as server:
-        await under_load(server, oracle, figures, strike, losses=1, may_be_down=replicas == 1)
-
-
-@pytest.mark.parametrize("replicas", [1, 2])
-async def test_a_hung_replica_loses_nothing(start, oracle, figures, replicas):
-    async def strike(chaos):
-        chaos.stop(chaos.a_replica())
-        await asyncio.sleep(1.0)  # before it is noticed, no replica seems to miss
-
-    with start(f"--replicas={replicas}", "--threads=1", f"--replica-timeout={REPLICA_TIMEOUT}") as server:
-        await under_load(server, oracle, figures, strike, faults=form(1, 10), losses=1, may_be_down=replicas == 1)
-
-
-async def test_a_slow_replica_loses_nothing(server, oracle, figures):
-    async def strike(chaos):
-        slow = chaos.a_replica()
-        for _ in range(10):
-            chaos.stop(slow)
-            await asyncio.sleep(0.15)
-            chaos.resume(slow)
-            await asyncio.sleep(0.05)
-
-    await under_load(server, oracle, figures, strike, faults=form(1, 10))
-
-
-async def test_a_replica_without_memory_loses_nothing(server, oracle, figures):
-    async def strike(chaos):
-        for replica in chaos.a_replica():
-            most = replica.memory_info().vms  # not a byte more
-            resource.prlimit(replica.pid, resource.RLIMIT_AS, (most, most))
-            chaos.faults["starved"] += 1
-        await asyncio.sleep(2.0)
-
-    await under_load(server, oracle, figures, strike, faults=form(1, 10))
+    assert set(seen.failed) <= ({"health NOT_SERVING"} if "--replicas=1" in flags else set())
 
 
 async def test_a_killed_replica_repeats_no_byte_of_a_stream(server, oracle, figures):
     cases = [case for case in oracle.cases if case.is_stream]
     chaos = Chaos(server)
     cut, right, failed = 0, 0, []
-    async with grpc.aio.insecure_channel(server.address) as channel:
-        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+    async with connected(server.address) as stub:
         for case in cases[: form(4, 12)]:
             call = stub.TranslateStream(case.request, timeout=60)
             responses = []
@@ -153,11 +145,7 @@ async def test_little_memory_ends_no_call_wrongly(server, oracle, figures):
     resource.prlimit(server.pid, resource.RLIMIT_AS, (most, most))
     request = pb.TranslateRequest(texts=[" " * 3_900] * 256)
     with bystander(server.address) as seen:
-        async with (
-            grpc.aio.insecure_channel(server.address, options=CHANNEL_OPTIONS) as channel,
-            Load(server.address, oracle, callers=4) as load,
-        ):
-            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        async with connected(server.address) as stub, Load(server.address, oracle, callers=4) as load:
             calls = [ended(stub.Translate(request, timeout=60)) for _ in range(form(800, 2000))]
             outcomes = Counter(await asyncio.gather(*calls))
             await load.wait_for_answers(20)

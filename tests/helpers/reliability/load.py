@@ -31,6 +31,13 @@ Answer = object  # is compared to the bit
 _Value = TypeVar("_Value")
 
 
+@asynccontextmanager
+async def connected(address: str, options: Sequence[tuple[str, Any]] = CHANNEL_OPTIONS) -> AsyncIterator[Any]:
+    """Yield a stub of the service that has a connection of its own."""
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+
+
 class Oracle:
     """The undisturbed answers of cases: each is asked for alone.
 
@@ -161,8 +168,7 @@ class Load:
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Callable[[Any], Awaitable[Answer]]]:
         """What a caller asks for a case with."""
-        async with grpc.aio.insecure_channel(self._address, options=self._options) as channel:
-            stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)  # type: ignore[no-untyped-call]  # generated
+        async with connected(self._address, self._options) as stub:
 
             async def ask(case: Case) -> Answer:
                 call = _method(stub, case)(case.request, timeout=self._timeout)
@@ -255,9 +261,20 @@ class ClientLoad(Load):
 class CutStream:
     """What a caller got of a stream that lost its server."""
 
+    call: ClientCall
     answer: Answer  # as `ask_async` returns it
     parts: int  # how many parts the text came in
     retries: int  # how often the client tried again
+
+    @property
+    def figures(self) -> dict[str, object]:
+        """For `Figures.add`."""
+        return {"tried_again_by_the_client": self.retries, "parts": self.parts}
+
+    def assert_whole(self, oracle: ClientOracle) -> None:
+        """Assert that the client went on with another server, and that the caller got the undisturbed answer."""
+        assert oracle.is_right(self.call, self.answer)
+        assert self.retries
 
 
 async def cut_stream(
@@ -281,7 +298,7 @@ async def cut_stream(
         parts = [await anext(stream)]
         strike()
         parts += [part async for part in stream]
-    return CutStream(("".join(parts), without_times(stream.result)), len(parts), retries)
+    return CutStream(call, ("".join(parts), without_times(stream.result)), len(parts), retries)
 
 
 def _method(stub: Any, case: Case) -> Any:
