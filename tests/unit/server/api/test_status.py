@@ -80,18 +80,21 @@ PEER = "ipv4:192.0.2.7:50000"
 
 
 @pytest.mark.parametrize(
-    ("metadata", "caller"),
+    ("metadata", "certificate", "header", "caller"),
     [
-        ([("x-caller", "shop")], "shop"),
-        ([("x-caller", b"shop")], "shop"),
-        ([("other", "one"), ("x-caller", "shop"), ("x-caller", "second")], "shop"),
-        ([("x-caller", "c" * 100)], "c" * 100),
-        ([("x-caller", "")], "192.0.2.7"),
-        ([], "192.0.2.7"),
+        ([("x-caller", "shop")], "", "x-caller", "shop"),
+        ([("x-caller", b"shop")], "", "x-caller", "shop"),
+        ([("other", "one"), ("x-caller", "shop"), ("x-caller", "second")], "", "x-caller", "shop"),
+        ([("x-caller", "c" * 100)], "", "x-caller", "c" * 100),
+        ([("x-caller", "shop")], "two", "x-caller", "shop"),
+        ([("x-caller", "")], "two", "x-caller", "two"),
+        ([("x-caller", "")], "", "x-caller", "192.0.2.7"),
+        ([], "", "x-caller", "192.0.2.7"),
+        ([("x-caller", "shop")], "", "", "192.0.2.7"),  # by default, no header counts
     ],
 )
-def test_a_header_names_the_caller(metadata, caller):
-    assert caller_of(metadata, "", PEER, "x-caller") == caller
+def test_a_header_names_the_caller_or_else_a_certificate_or_else_the_address(metadata, certificate, header, caller):
+    assert caller_of(metadata, certificate, PEER, header) == caller
 
 
 def test_long_names_stay_different():
@@ -101,14 +104,9 @@ def test_long_names_stay_different():
     assert {len(name) for name in names} == {100}
 
 
-def test_headers_do_not_count_by_default():
-    assert caller_of([("x-caller", "shop")], "", PEER) == "192.0.2.7"
-
-
-def test_a_certificate_names_the_caller_unless_a_header_does():
-    found = name_in_certificate({"x509_common_name": [b"one"], "x509_subject_alternative_name": [b"two", b"three"]})
-    assert caller_of([("x-caller", "")], found, PEER, "x-caller") == "two"
-    assert caller_of([("x-caller", "shop")], found, PEER, "x-caller") == "shop"
+def test_a_certificate_names_its_first_alternative_name_or_else_its_common_name():
+    both = {"x509_common_name": [b"one"], "x509_subject_alternative_name": [b"two", b"three"]}
+    assert name_in_certificate(both) == "two"
     assert name_in_certificate({"x509_common_name": [b"one"]}) == "one"
     assert name_in_certificate({}) == ""
 

@@ -1,9 +1,7 @@
-"""What travels over HTTP: JSON of messages, errors, the status, the page's files, and the OpenAPI document."""
+"""What travels over HTTP: JSON of messages, errors, the status, and the OpenAPI document."""
 
 import json
-import re
 from importlib.resources import files
-from pathlib import Path
 
 import grpc
 import pytest
@@ -18,7 +16,6 @@ from referencing.jsonschema import DRAFT202012
 from fakes.models import FakeDecoder
 from helpers.http_calls import PATHS
 from translane.v1 import translation_pb2 as pb
-from translane_server import http
 from translane_server.api.status import CODES, status_of
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.core.errors import (
@@ -98,13 +95,9 @@ def test_what_is_wrong_is_named(body, field, problem):
     assert violation.description.startswith(problem)
 
 
-def test_a_request_of_many_texts_is_read():
-    assert len(read({"texts": ["a"] * 256}).texts) == 256
-
-
-def test_commas_of_texts_are_no_values():
-    text = 'a, \\ "b", ' * 20_000
-    assert read({"texts": [text]}).texts == [text]
+@pytest.mark.parametrize("texts", [["a"] * 256, ['a, \\ "b", ' * 20_000]], ids=["many texts", "commas of a text"])
+def test_what_has_no_more_values_than_a_request_may_have_is_read(texts):
+    assert read({"texts": texts}).texts == texts
 
 
 def test_a_body_that_nobody_waits_for_any_more_is_not_read_on():
@@ -173,36 +166,7 @@ def test_a_report_has_the_models_and_their_load():
     assert json_format.ParseDict(content, pb.ListModelsResponse()) == LISTED
     model.unwatch()
     assert status_report(LISTED, metrics, 13.0)["models"][0]["load"]["rowsLimit"] == 0
-
-
-def test_a_server_without_models_has_an_empty_list():
     assert status_report(pb.ListModelsResponse(), Metrics(), 0.0)["models"] == []
-
-
-# The files of the page.
-
-
-FOLDER = Path(http.__file__).parent / "page"
-
-
-def test_what_the_page_loads_is_there():
-    pages = [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.html")]
-    loaded = {name for page in pages for name in re.findall(r'(?:href|src)="page/([^"]+)"', page)}
-    scripts = [path for path in FOLDER.iterdir() if path.suffix == ".js"]
-    loaded |= {name for path in scripts for name in re.findall(r'from "\./([^"]+)"', path.read_text(encoding="utf-8"))}
-    assert loaded == {path.name for path in FOLDER.iterdir()} - {"index.html", "docs.html"}
-
-
-def test_nothing_is_inline_and_no_text_becomes_html():
-    for page in FOLDER.glob("*.html"):
-        inline = r"<style|style=|\son\w+=|<script(?![^>]*src=)|javascript:"
-        assert not re.search(inline, page.read_text(encoding="utf-8"))
-    for path in FOLDER.glob("*.js"):
-        source = path.read_text(encoding="utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function", source)
-    for path in FOLDER.iterdir():
-        addresses = set(re.findall(r"https?://[^\s\"');]+", path.read_text(encoding="utf-8")))
-        assert addresses <= {"http://www.w3.org/2000/svg"}
 
 
 # The OpenAPI document: valid, and of every method, message, field and enum of the protocol.

@@ -33,6 +33,8 @@ def test_a_model_and_nothing_else():
     (deployment,) = only_application("/models/zh-en")["deployments"]
     assert (deployment["num_replicas"], deployment["ray_actor_options"]) == (1, {"num_cpus": 1})
     assert "autoscaling_config" not in deployment
+    (deployment,) = only_application("/m", "--max-serve-replicas", "8", "--target-load", "0.5")["deployments"]
+    assert deployment["autoscaling_config"]["target_ongoing_requests"] == 0.5
 
 
 def test_settings_of_the_server_reach_the_engine_through_yaml():
@@ -43,11 +45,6 @@ def test_settings_of_the_server_reach_the_engine_through_yaml():
     assert values == {"model": [f"a={folder}"], "keys_file": str(keys), **set_ones}
     given = EngineSettings(model=(ModelPlace(folder, "a"),), keys_file=keys, **set_ones)
     assert EngineSettings.model_validate(yaml.safe_load(yaml.safe_dump(values))) == given
-
-
-def test_the_load_that_engines_are_kept_at_can_be_set():
-    (deployment,) = only_application("/m", "--max-serve-replicas", "8", "--target-load", "0.5")["deployments"]
-    assert deployment["autoscaling_config"]["target_ongoing_requests"] == 0.5
 
 
 def test_models_at_urls_are_written_as_they_were_given():
@@ -99,32 +96,22 @@ def test_names_of_models_stay_names_which_each_engine_finds():
 
 
 @pytest.mark.parametrize(
-    ("models", "problem"),
-    [
-        (["https://a/de"], "MODEL https://a/de: --separate-models takes the name of a model, too: NAME=https://a/de"),
-        (["a=https://a/de", "a=https://a/fr"], "two models have the name a: a=https://a/de and a=https://a/fr"),
-        (["a=https://a/de", "a=/models/a"], "two models have the name a: a=https://a/de and a=/models/a"),
-    ],
-)
-def test_separate_models_need_names_of_their_own(models, problem):
-    with pytest.raises(SettingsError, match=f"^{problem}$"):
-        config_of([*models, "--separate-models"], {})
-
-
-@pytest.mark.parametrize(
     ("argv", "problem"),
     [
-        (["--tls-cert", "c", "--tls-key", "k"], "--tls-cert has no meaning under Ray Serve: Serve's gRPC proxy has no"),
-        (["--http-port", "8080"], "--http-port has no meaning under Ray Serve"),
-        (["--check"], "--check has no meaning under Ray Serve: translane serve has it"),
-        (["--max-serve-replicas", "1", "--serve-replicas", "2"], r"--max-serve-replicas \(1\) must be at least"),
-        (["--max-batch-size", "0"], "--max-batch-size: input should be greater than or equal to 1, not '0'"),
-        (["--serve-cpus", "0"], "--serve-cpus: input should be greater than or equal to 1, not '0'"),
+        ("--separate-models https://a/b", "MODEL https://a/b: --separate-models takes the name of a model, too: NAME="),
+        ("--separate-models a=https://b a=https://c", "two models have the name a: a=https://b and a=https://c$"),
+        ("--separate-models a=https://b a=/models/a", "two models have the name a: a=https://b and a=/models/a$"),
+        ("/m --tls-cert c --tls-key k", "--tls-cert has no meaning under Ray Serve: Serve's gRPC proxy has no"),
+        ("/m --http-port 8080", "--http-port has no meaning under Ray Serve"),
+        ("/m --check", "--check has no meaning under Ray Serve: translane serve has it"),
+        ("/m --max-serve-replicas 1 --serve-replicas 2", r"--max-serve-replicas \(1\) must be at least"),
+        ("/m --max-batch-size 0", "--max-batch-size: input should be greater than or equal to 1, not '0'"),
+        ("/m --serve-cpus 0", "--serve-cpus: input should be greater than or equal to 1, not '0'"),
     ],
 )
 def test_what_is_refused(argv, problem):
     with pytest.raises(SettingsError, match=f"^{problem}"):
-        config_of(["/m", *argv], {})
+        config_of(argv.split(), {})
 
 
 @pytest.mark.parametrize(("path", "code", "sentence"), [("/dev/full", 1, "No space left on device"), ("", 0, "")])
