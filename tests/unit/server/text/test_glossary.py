@@ -272,7 +272,7 @@ def test_other_names_are_refused(name):
 
 
 STORED = StoredGlossaries(
-    StoredGlossary(source, target, Glossary(name=name))
+    StoredGlossary(source, target, Glossary([Term("x", f"{source}-{target}")], name=name))
     for name, source, target in (
         ("medical", "de", "en"),
         ("medical", "en", "de"),
@@ -287,25 +287,18 @@ STORED = StoredGlossaries(
 
 
 @pytest.mark.parametrize(
-    ("name", "source", "target", "there"),
+    ("name", "source", "target", "found"),
     [
-        ("medical", "de", "en", True), ("medical", "de-AT", "en-GB", True), ("medical", "deu_Latn", "eng_Latn", True),
-        ("medical", "fr", "en", False), ("Medical", "de", "en", False), ("law", "en", "de", False),
-        ("any", "xx", "en", True), ("", "de", "en", False),
+        ("medical", "de", "en", "de-en"), ("medical", "de-AT", "en-GB", "de-en"),
+        ("medical", "deu_Latn", "eng_Latn", "de-en"), ("medical", "de", "pt-BR", "de-pt-BR"),
+        ("medical", "de", "pt-PT", "de-pt"), ("medical", "fr", "en", None), ("Medical", "de", "en", None),
+        ("law", "en", "de", None), ("any", "xx", "en", "und-en"), ("", "de", "en", None),
+        ("mixed", "de-AT", "en", "de-en"),  # of the languages of those with the target, the nearest
     ],
 )  # fmt: skip
-def test_a_glossary_is_found_by_its_name_and_languages(name, source, target, there):
-    assert (STORED.find(name, source, target) is not None) == there
-
-
-def test_the_nearest_language_is_found():
-    of_brazil = STORED.find("medical", "de", "pt-BR")
-    assert of_brazil is not None
-    assert STORED.find("medical", "de", "pt-PT") not in (None, of_brazil)
-
-
-def test_the_nearest_language_is_one_of_those_with_the_target():
-    assert STORED.find("mixed", "de-AT", "en") is not None
+def test_a_glossary_is_found_by_its_name_and_the_nearest_languages(name, source, target, found):
+    glossary = STORED.find(name, source, target)
+    assert (glossary and glossary.terms[0].target) == found
 
 
 def test_the_names_for_a_model():

@@ -7,7 +7,7 @@ from langcodes.data_dicts import LANGUAGE_ALPHA3, LANGUAGE_ALPHA3_BIBLIOGRAPHIC
 from translane_server.core.budget import Budget, WorkEndedError
 from translane_server.text import language_tags
 from translane_server.text.language_id import LOOKED_AT, LanguageIdentifier
-from translane_server.text.language_tags import lookup, meaning, standard_tag
+from translane_server.text.language_tags import lookup, standard_tag
 
 NLLB = ["ace_Arab", "ace_Latn", "arb_Arab", "acm_Arab", "eng_Latn", "nob_Latn", "pes_Arab", "srp_Cyrl", "zho_Hans"]
 NLLB += ["zho_Hant"]
@@ -82,27 +82,6 @@ def test_the_table_has_every_code_of_three_letters_that_has_a_tag_of_two():
     pairs = [(tag, code) for tag, code in expected.items() if len(tag) == 2 and tag not in DEPRECATED]
     assert len(pairs) > 180
     assert [(tag, code) for tag, code in pairs if standard_tag(code) != standard_tag(tag)] == []
-
-
-@pytest.mark.parametrize(
-    ("tag", "expected"),
-    [
-        ("und", "an undetermined language"),
-        ("UND-Latn", "an undetermined language"),
-        ("mul", "several languages"),
-        ("mis", "a language without a code"),
-        ("zxx", "no language at all"),
-        ("qaa", "a language for private use"),
-        ("qtz-Latn", "a language for private use"),
-        ("x-klingon", "a language for private use"),
-        ("qua", None),
-        ("que", None),
-        ("de", None),
-        ("", None),
-    ],
-)
-def test_tags_that_name_no_language(tag, expected):
-    assert meaning(tag) == expected
 
 
 # The language of a text, with py3langid itself.

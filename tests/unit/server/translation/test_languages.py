@@ -72,6 +72,12 @@ def test_pairs_that_the_model_does_not_have():
     ("source", "target", "expected"),
     [
         ("und", "fr", "'und' means an undetermined language; send a language of the model (en, de) or \"auto\""),
+        ("UND-Latn", "fr", "'UND-Latn' means an undetermined language; send"),
+        ("mis", "de", "'mis' means a language without a code; send"),
+        ("zxx", "de", "'zxx' means no language at all; send"),
+        ("qaa", "de", "'qaa' means a language for private use; send"),
+        ("qtz-Latn", "de", "'qtz-Latn' means a language for private use; send"),
+        ("qua", "de", "'qua' is not"),  # it is Quechua
         ("x-elvish", "de", "'x-elvish' means a language for private use; send a language of the model (en, de) or"),
         ("en", "mul", "'mul' means several languages; send a language of the model (de, fr)"),
         ("en", "auto", "'auto' means a source language that is found out, for translations alone; send a language of"),
