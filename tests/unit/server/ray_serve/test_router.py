@@ -193,6 +193,7 @@ def model(source, target):
 GROUPS = {
     "east": {"zh-en": model("zh", "en"), "ja-en": model("ja", "en")},
     "west": {"de-en": model("de", "en"), "en-fr": model("en", "fr")},
+    "south": {"fr-de": model("fr", "de"), "fr-de-2": model("fr", "de")},
     "other": {"de-en-large": model("de", "en"), "any": model("und", "nl")},
 }
 
@@ -208,6 +209,7 @@ GROUPS = {
         (("", "tr", "nl"), "other"),
         (("", "de", "fr"), "west"),  # through English, with two models of one deployment
         (("", "auto", "fr"), "west"),
+        (("", "fr", "de"), "south"),  # several models of one deployment are its own affair
     ],
 )
 def test_the_one_deployment(request_of, group):
@@ -215,23 +217,14 @@ def test_the_one_deployment(request_of, group):
 
 
 @pytest.mark.parametrize(
-    ("request_of", "message"),
+    ("request_of", "error", "message"),
     [
-        (("de-fr", "", ""), "model: there is no model 'de-fr'; this server has zh-en, ja-en, de-en, en-fr"),
-        (("", "zh", "fr"), "model: no model translates 'zh' to 'fr'"),  # the two models are of two deployments
-        (("", "auto", "tr"), "target_language: no model translates to 'tr'"),
+        (("de-fr", "", ""), ModelNotFoundError, "model: there is no model 'de-fr'; this server has zh-en, ja-en"),
+        (("", "zh", "fr"), ModelNotFoundError, "model: no model translates 'zh' to 'fr'"),  # two of two deployments
+        (("", "auto", "tr"), ModelNotFoundError, "target_language: no model translates to 'tr'"),
+        (("", "de", "en"), InvalidRequestError, "model: is needed, several models fit: "),
+        (("", "auto", "en"), InvalidRequestError, "model: is needed, several models fit: "),
     ],
 )
-def test_no_deployment(request_of, message):
-    assert refusal(ModelNotFoundError, group_of, GROUPS, *request_of).startswith(message)
-
-
-@pytest.mark.parametrize("source", ["de", "auto"])
-def test_several_deployments(source):
-    with pytest.raises(InvalidRequestError, match=r"^model: is needed, several models fit: "):
-        group_of(GROUPS, "", source, "en")
-
-
-def test_several_models_of_one_deployment_are_its_own_affair():
-    groups = {"one": {"a": model("de", "en"), "b": model("de", "en")}, "two": {"c": model("fr", "en")}}
-    assert group_of(groups, "", "de", "en") == "one"
+def test_no_deployment_or_several(request_of, error, message):
+    assert refusal(error, group_of, GROUPS, *request_of).startswith(message)
