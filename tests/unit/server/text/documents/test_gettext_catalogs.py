@@ -60,16 +60,6 @@ def by_id(data: bytes) -> dict[str, polib.POEntry]:
     return {entry.msgid: entry for entry in polib.pofile(data.decode())}
 
 
-def test_what_is_not_translated_is_filled():
-    assert texts("po", CATALOGUE.encode()) == [
-        "Hello %s",
-        "One cat",
-        "%d cats",
-        'First "line"\nand\tthe second.',
-        "last",
-    ]
-
-
 def test_the_only_form_of_a_plural_is_of_all_counts():
     assert texts("po", b'msgid "One cat"\nmsgid_plural "%d cats"\nmsgstr[0] ""\n') == ["%d cats"]
 
@@ -89,15 +79,6 @@ def test_everything_else_stays_byte_for_byte():
         '  msgid "last"\n  msgstr ""', '  msgid "last"\n  msgstr "LAST"'
     )
     assert out == expected
-
-
-def test_translations_are_replaced_where_it_is_asked_for():
-    data = CATALOGUE.encode()
-    assert {"New", "Done"} < set(texts("po", data, replace=True))
-    once = translated("po", data, replace=True)
-    assert by_id(once)["Done"].msgstr == "DONE"
-    assert by_id(once)["New"].fuzzy  # a person has not seen it yet
-    assert translated("po", once) == once
 
 
 @pytest.mark.parametrize("length", [1, 10, 60, 70, 75, 80, 200, 1000])
@@ -160,8 +141,3 @@ def test_polib_finds_the_same_entries_and_the_translations(replace):
                 assert now == (source.upper() if is_open else was)
                 filled += is_open
     assert filled > 200
-
-
-def test_flags_of_an_obsolete_entry_are_its_own():
-    data = HEADER + '\n#, fuzzy\n#~ msgid "a"\n#~ msgstr "b"\n\nmsgid "c"\nmsgstr ""\n'
-    assert texts("po", data.encode()) == ["c"]

@@ -42,12 +42,6 @@ def test_what_is_around_blocks_stays():
     assert out.decode() == expected.replace("A &lt;b> title", "A &lt;b&gt; title")
 
 
-def test_a_markdown_document_keeps_its_markup():
-    data = b"---\na: b\n---\n\n# A *title*\n\n- one\n- [two](x)\n\n```\ncode\n```\n| a | 1 |\n|---|---|\n"
-    out = translated("md", data, lambda text: text.replace("t", "T").replace("<bpT", "<bpt").replace("<epT", "<ept"))
-    assert out == data.replace(b"*title*", b"*TiTle*").replace(b"[two]", b"[Two]")
-
-
 @pytest.mark.parametrize("kind", ["html", "md"])
 @pytest.mark.parametrize("data", [b"", b" \n", b"\xef\xbb\xbf", b"<hr>\n"])
 def test_a_document_without_text_stays(kind, data):
@@ -128,8 +122,3 @@ def test_blocks_alone_are_those_of_the_page(kind, parse, make):
         differ += out != whole  # single things side by side, which may have white space between
         document.render([nonsense(each, generator) for each in alone])
     assert differ < 4
-
-
-def test_a_page_without_changes_keeps_its_bytes():
-    data = "<p>a <b>b</b> ä</p>\r\n<!-- <p> -->\r\n<hr class = x ><p title='c'>".encode()
-    assert translated("html", data, same) == data

@@ -118,17 +118,6 @@ def test_times_of_other_forms_are_no_text_of_subrip(time):
     assert texts("srt", data.partition(b"\n\n")[2]) == ["5 -> 6"]
 
 
-def test_what_is_around_a_text_stays():
-    out = translated("srt", SRT.encode(), lambda _: "Xyz xyz").decode()
-    for kept in (
-        "1\n00:00:01,000 --> 00:00:02,000 X1:100 X2:200\n<i>Xyz\nxyz\n",
-        "- Xyz xyz\n- {\\an8}Xyz\nxyz\n",
-        "♪ ♪\n\n\n5\n",
-        "\nXyz xyz\n\nXyz xyz\n7\n",
-    ):
-        assert kept in out
-
-
 def test_webvtt_is_escaped_but_for_its_own_tags():
     out = translated("vtt", VTT.encode(), lambda text: text.replace("Tom", "<i> & -->")).decode()
     assert "<v Bob>&lt;i&gt; &amp; --&gt; &amp; Jerry &lt;b&gt;" in out.replace("\n", " ")

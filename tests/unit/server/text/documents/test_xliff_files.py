@@ -146,11 +146,6 @@ def test_prefixes_of_names_are_kept():
     assert elements(translated("xliff", data))[-1] == ("target", "A")
 
 
-def test_a_file_without_anything_to_do_stays():
-    data = translated("xliff", (HEAD + VERSION_1).encode(), same)
-    assert translated("xliff", data) == data
-
-
 def test_a_translation_that_would_break_the_file_is_refused():
     for broken in ("a & b", "<g id='1'>", "</target>", "\x01", "&unknown;"):
         with pytest.raises(DocumentError, match="the translation would break the file"):
