@@ -95,6 +95,10 @@ def test_text_that_looks_like_markup_stays_text():
     escaped = words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     data = translated("html", b"<p title=a>b", lambda _: escaped)
     assert texts("html", data) == [escaped] * 2
+    named = translated(
+        "html", b"<p>a <b>b</b> c", lambda text: f"{text}\ufdd00\ufdd1"
+    )  # how a page names its first tag
+    assert named.decode() == "<p>a <b>b</b> c\ufffd0\ufffd"
 
 
 def test_a_long_document_is_read_and_a_long_paragraph_is_not():
