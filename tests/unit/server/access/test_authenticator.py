@@ -168,6 +168,10 @@ CALLS: dict[str, tuple[dict[str, Any], list[Any]]] = {
             (2.101, 1, 0, None),
         ],
     ),
+    "nothing is saved up": (
+        {"sentences_per_second": 10},
+        [(60, 30, 0, None), (60, 1, 0, (SentenceRateError, RATE, 2.1))],
+    ),
     "a slow rate": (
         {"sentences_per_second": 0.01},
         [(0, 1, 0, None), (0, 1, 0, (SentenceRateError, RATE, 60)), (100.001, 1, 0, None)],
@@ -196,23 +200,6 @@ def test_what_is_refused_and_for_how_long(case):
                 allowance.take(sentences, of_call=of_call)
             assert type(caught.value) is kind
             assert getattr(caught.value, "retry_after", None) == (wait and pytest.approx(wait, abs=1e-6))
-
-
-def test_over_a_minute_the_rate_holds_whatever_the_sizes():
-    now = 100.0
-    allowance = Allowance("a", KeyHolder(sentences_per_second=10), Metrics(), "", lambda: now)
-    taken, waits = 0, []
-    for step in range(6000):
-        now = 100 + step / 100
-        size = 1 + step % 7
-        try:
-            allowance.take(size)
-        except SentenceRateError as error:
-            waits.append(error.retry_after)
-        else:
-            taken += size
-    assert 600 <= taken <= 600 + 10 + 7
-    assert 0 < min(waits) <= max(waits) <= 1
 
 
 def test_refused_calls_are_told_again_after_a_minute_with_their_number(path, tokens, monkeypatch, caplog):

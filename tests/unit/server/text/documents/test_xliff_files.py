@@ -87,11 +87,6 @@ def test_what_has_a_target_without_a_translation_is_translated(version, unit, te
     assert texts("xliff", out) == []
 
 
-def test_targets_in_cdata_stay():
-    unit = "<trans-unit><source>a</source><target><![CDATA[b]]></target></trans-unit>"
-    assert texts("xliff", f'<xliff version="1.2">{unit}</xliff>'.encode()) == []
-
-
 def test_each_segment_of_a_source_is_a_text():
     first, last = '<mrk mtype="seg" mid="1">A.</mrk>\n', '<mrk mtype="seg"/>.'
     second = """<mrk mid="2" mtype='seg' ><g id="1"> <mrk mtype="term">b</mrk> c.</g></mrk> """
