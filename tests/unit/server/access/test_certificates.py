@@ -158,9 +158,6 @@ def test_keeps_the_certificate_before_when_files_change_while_they_are_read(file
     assert "valid until" in caplog.messages[-1]
 
 
-# The ports that show a certificate
-
-
 @asynccontextmanager
 async def grpc_port(certificates):
     """A gRPC server without services, whose unknown methods answer UNIMPLEMENTED; yields its port."""

@@ -54,9 +54,6 @@ def test_a_status_fits_into_the_headers():
     assert wire < HEADER_LIMIT
 
 
-# Who calls: an address, a network, or what a proxy says.
-
-
 @pytest.mark.parametrize(
     ("peer", "caller"),
     [

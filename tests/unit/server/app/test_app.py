@@ -1,4 +1,4 @@
-"""The server's start: its command, its ports and descriptors, and what a service manager hears."""
+"""The descriptors that connections may have, and what a service manager hears."""
 
 import contextlib
 import logging
@@ -10,8 +10,6 @@ import pytest
 
 from translane_server.app.lifetime import tell_manager
 from translane_server.app.ports import connection_limit
-
-# Connections by file descriptors.
 
 
 @pytest.fixture
@@ -59,9 +57,6 @@ def test_a_limit_that_cannot_be_raised(limits, monkeypatch):
     limits[1] = 4096
     monkeypatch.setattr(resource, "setrlimit", Mock(side_effect=ValueError))
     assert connection_limit(None) == 768
-
-
-# A service manager hears over a real datagram socket when the server translates and when it stops.
 
 
 @contextlib.contextmanager

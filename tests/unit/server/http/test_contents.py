@@ -18,10 +18,7 @@ from helpers.http_calls import PATHS
 from translane.v1 import translation_pb2 as pb
 from translane_server.api.status import CODES, status_of
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
-from translane_server.core.errors import (
-    InvalidRequestError,
-    QueueFullError,
-)
+from translane_server.core.errors import InvalidRequestError, QueueFullError
 from translane_server.engine.sequence import StepStats
 from translane_server.http.errors import RefusedError
 from translane_server.http.json_messages import read_json
@@ -100,9 +97,6 @@ def test_a_body_that_nobody_waits_for_any_more_is_not_read_on():
     budget.end()
     with pytest.raises(WorkEndedError):
         read_json(b"{}", pb.TranslateRequest, 256, budget)
-
-
-# Errors over HTTP.
 
 
 def test_every_code_has_a_status_of_errors():

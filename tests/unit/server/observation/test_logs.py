@@ -87,9 +87,6 @@ def test_levels(log):
     assert "shown" in written()
 
 
-# Lines of the log, written to pipes and files that take them, take them late, or do not take them.
-
-
 LONG = "x" * 4000
 PIPE = 65536  # what a pipe holds, unless the system is short of memory for pipes [bytes]
 

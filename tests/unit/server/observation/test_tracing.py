@@ -71,9 +71,6 @@ async def translate(running, *texts, **options):
     return await running.stub.Translate(pb.TranslateRequest(texts=texts), **options)
 
 
-# What is received
-
-
 async def test_a_translation(sent):
     started = time.time_ns()
     spans = await sent(lambda running: translate(running, "xyz", metadata=[SAMPLED]), log_texts=True)
@@ -138,9 +135,6 @@ async def test_of_many_sentences_the_last_ones_have_spans(sent, monkeypatch):
     assert spans[1].attributes["translane.sentences"] == 4
 
 
-# Errors
-
-
 async def test_a_refused_request(sent):
     spans = await sent(lambda running: refused(translate(running)))
     assert tree_of(spans) == [f"{SERVICE}/Translate"]
@@ -167,9 +161,6 @@ async def test_probes_and_unknown_methods_have_no_spans(sent):
         await running.channel.unary_unary("/grpc.health.v1.Health/Check")(b"", metadata=[SAMPLED])
 
     assert await sent(call) == []
-
-
-# Sampling
 
 
 @pytest.mark.parametrize(("parent", "sampler"), [(UNSAMPLED, "parentbased_always_on"), (SAMPLED, "always_off")])
@@ -204,9 +195,6 @@ async def test_baggage_is_not_read(sent, monkeypatch):
     assert read == []
 
 
-# Exemplars
-
-
 async def test_histograms_of_requests_have_exemplars(sent):
     found = []
 
@@ -220,9 +208,6 @@ async def test_histograms_of_requests_have_exemplars(sent):
     exemplar = re.escape(f'# {{span_id="{spans[0].span_id}",trace_id="{TRACE}"}}')
     for name in ("grpc_server_handling_seconds", "translane_request_duration_seconds"):
         assert re.search(rf"^{name}_bucket{{.*}} 1\.0 {exemplar}", found[0], re.MULTILINE), name
-
-
-# Receivers that are slow or away
 
 
 async def test_a_slow_receiver_slows_nothing(monkeypatch):
@@ -247,9 +232,6 @@ async def test_a_receiver_that_is_away_stops_nothing(monkeypatch, caplog):
         async with serving(tracer=tracer) as running:
             await asyncio.wait_for(translate(running, "abc"), 5)
     assert "the last spans are dropped" in caplog.text
-
-
-# When traces are on
 
 
 @pytest.mark.parametrize(

@@ -183,9 +183,6 @@ def test_an_application_that_cannot_be_built(args, problem):
     assert refusal(SettingsError, build, args).startswith(problem)
 
 
-# Which deployment answers a request
-
-
 def model(source, target):
     return Languages(source=tuple(source.split()), target=tuple(target.split()))
 

@@ -80,9 +80,6 @@ def test_the_table_has_every_code_of_three_letters_that_has_a_tag_of_two():
     assert [(tag, code) for tag, code in pairs if standard_tag(code) != standard_tag(tag)] == []
 
 
-# The language of a text, with py3langid itself.
-
-
 GERMAN = "Das Wetter ist heute sehr schön, und wir gehen in den Park."
 ENGLISH = "The weather is very nice today, and we are going to the park."
 CHINESE = "今天天气很好，我们去公园吧。"

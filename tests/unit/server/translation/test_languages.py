@@ -90,9 +90,6 @@ def test_tags_that_name_no_language_are_explained(source, target, expected):
     assert violation.field == ("target_language" if source == "en" else "source_language")
 
 
-# Texts as sentences without what is kept.
-
-
 def prepared(*texts, most_tokens=32, format_=Format.TEXT, **options):
     limits = RequestLimits(8, 4, TokenLimits(most_tokens, 24, 20), max_beam_size=6)
     reader = TranslateReader(make_manifest(source_languages=["en"]), FakeTokenizer(), limits)

@@ -118,9 +118,6 @@ async def stream(registry, request, ticket=FREE):
         return [delta async for delta in deltas]
 
 
-# Two models
-
-
 @pytest.mark.parametrize("reason", [CUT, END])
 async def test_the_answer_tells_of_both_steps(make_registry, steps, reason):
     """A translation of a cut translation is cut."""
@@ -208,9 +205,6 @@ async def test_a_caller_who_goes_ends_the_step_that_runs(make_registry, steps):
         await task
     assert steps.ended == ["de--en"]
     assert len(steps.requests) == 1
-
-
-# The language of the source
 
 
 async def test_the_only_language_needs_no_library(make_registry, monkeypatch):

@@ -99,9 +99,6 @@ def test_hypotheses_without_an_order_are_joined_one_by_one():
     assert [(each.text, each.score) for each in whole.hypotheses] == [("a x", -14), ("b y", -3)]
 
 
-# The best combinations of hypotheses
-
-
 SCORES = st.lists(
     st.lists(st.integers(-20, 0), min_size=1, max_size=4).map(lambda scores: sorted(scores, reverse=True)), max_size=4
 )
@@ -123,9 +120,6 @@ def test_many_sentences_take_no_more_time_than_their_number():
     (best, second) = best_combinations([[-1.0, -1.5]] * 20_000, 2)
     assert set(best) == {0}
     assert sum(second) == 1
-
-
-# Which part of the source a token comes from
 
 
 def test_bytes_of_a_character_become_one_piece_and_one_that_is_cut_off_is_replaced():

@@ -65,9 +65,6 @@ def nasty(text: str, kind: str, dice: random.Random) -> str:
     return f"{escape_xml(words)} {text}" if kind in ("html", "md", "xliff") else f"{words}{text}"
 
 
-# Documents that are made to take long end soon.
-
-
 LENGTH = 100_000
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 ENTRY = 'msgid "a"\nmsgstr ""\n'
