@@ -50,7 +50,8 @@ class Step(Model):
         ticket.pay(len(request.texts))
         ticket.note(sentences=len(request.texts))
         try:
-            await (self.steps.gate.wait() if self.steps.gate else asyncio.sleep(0))
+            waits = self.steps.gate and self.name not in self.steps.problems
+            await (self.steps.gate.wait() if waits else asyncio.sleep(0))
         except asyncio.CancelledError:
             self.steps.ended.append(self.name)
             raise
@@ -257,16 +258,25 @@ async def test_errors_are_about_the_texts_of_the_request(
     assert {request.field for _, request in steps.requests} == {"text" if answered is stream else "texts[{}]"}
 
 
-async def test_the_first_failure_ends_the_requests_of_the_other_languages(make_registry, steps):
+@pytest.mark.parametrize(
+    ("problems", "error", "ended"),
+    [
+        ({}, asyncio.CancelledError, {"de--en", "fr--en"}),
+        ({"fr--en": QueueFullError("full", 1)}, QueueFullError, {"de--en"}),
+    ],
+    ids=["a caller who goes", "the first failure"],
+)
+async def test_all_languages_of_a_request_end_together(make_registry, steps, problems, error, ended):
     registry = make_registry("fr--en", "de--en")
-    steps.gate = asyncio.Event()
+    steps.gate, steps.problems = asyncio.Event(), problems
     task = asyncio.create_task(translate(registry, automatic(FRENCH, GERMAN)))
     while len(steps.requests) < 2:  # noqa: ASYNC110 nobody tells
         await asyncio.sleep(0.001)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
+    if not problems:
+        task.cancel()
+    with pytest.raises(error):
         await task
-    assert sorted(steps.ended) == ["de--en", "fr--en"]
+    assert set(steps.ended) == ended
 
 
 @pytest.mark.parametrize(
