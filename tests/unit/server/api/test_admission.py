@@ -84,32 +84,12 @@ def slots_of(calls):
     return [call.has_slot for call in calls]
 
 
-async def test_a_connection_has_half_of_the_slots(reading):
-    calls = await reading.begin("a", "a", "a", "b", "b", "b", "c")
-    assert slots_of(calls) == [True, True, False, True, True, False, False]
-
-
-async def test_the_newest_call_of_a_connection_goes_first(reading):
-    first, _, older, newer = await reading.begin("a", "a", "a", "a")
-    await first.end()
-    await settle()
-    assert (older.has_slot, newer.has_slot) == (False, True)
-
-
-async def test_connections_take_turns(reading):
+async def test_connections_take_turns_and_the_newest_call_of_each_goes_first(reading):
     calls = await reading.begin("a", "a", "b", "b", "c", "c", "d", "d")
     await calls[0].end()
     await calls[2].end()
     await settle()
     assert slots_of(calls[4:]) == [False, True, False, True]
-
-
-async def test_a_call_that_is_cancelled_while_it_waits_leaves_the_queue(reading):
-    first, _, waiting, other = await reading.begin("a", "a", "a", "a")
-    other.task.cancel()
-    await first.end()  # before the cancelled one has run
-    await settle()
-    assert (waiting.has_slot, other.has_slot) == (True, False)
 
 
 async def test_a_call_that_is_cancelled_when_its_turn_comes_passes_the_slot_on(reading):

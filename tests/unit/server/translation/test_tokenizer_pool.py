@@ -194,10 +194,6 @@ async def done_in_order(workers, *works):
     return order
 
 
-async def test_work_of_a_caller_is_done_in_the_order_of_arrival(make):
-    assert await done_in_order(make(1), *((name, SMALL, "a") for name in "abcde")) == [*"abcde"]
-
-
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 async def test_callers_share_the_threads(make, size):
     order = await done_in_order(make(1), *((caller, size, caller) for caller in ["many"] * 20 + ["few"] * 2))
