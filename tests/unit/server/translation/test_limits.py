@@ -240,22 +240,11 @@ def test_terms_take_the_model_s_beams_or_their_own():
         decoding(settings={"max_beam_size": 1}, terminology=terms)
 
 
-def test_the_server_has_fewer_beams():
-    assert decoding(settings={"max_beam_size": 3}).beam_size == 3
-    found = decoding(settings={"max_beam_size": 1})
-    assert (found.beam_size, found.scores) == (1, False)
-
-
 def test_lengths_are_clamped():
     assert decoding(max_length=3).min_length == 3
     assert decoding({"min_length": 19}, settings={"max_target_tokens": 7}).min_length == 7
     found = decoding({"min_length": 10}, target_prefix="x" * 20)
     assert (found.min_length, found.max_length) == (4, 4)
-
-
-def test_the_setting_switches_them_off():
-    found = decoding(settings={"decoding_defaults": False})
-    assert found == DecodingOptions(max_length=12, scores=False)
 
 
 def test_the_list_has_what_counts():
