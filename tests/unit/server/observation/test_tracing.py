@@ -169,12 +169,6 @@ async def test_what_the_caller_or_the_environment_does_not_sample(sent, monkeypa
     assert await sent(lambda running: translate(running, "abc", metadata=[parent])) == []
 
 
-async def test_a_parent_that_is_none(sent):
-    spans = await sent(lambda running: translate(running, "abc", metadata=[("traceparent", "nonsense")]))
-    assert spans[0].parent_id == ""
-    assert spans[0].trace_id != TRACE
-
-
 async def test_the_parent_of_a_call_over_http(sent):
     async def call(running):
         given = {"traceparent": SAMPLED[1]}

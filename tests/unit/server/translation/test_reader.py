@@ -67,13 +67,6 @@ def test_every_sampled_text_has_a_seed_of_its_own(prepare, planned):
     assert {prepare(top_k=2, seed=0).sentences[0].options.sampling.seed for _ in range(3)} == {0}
 
 
-def test_what_is_wrong_stays_wrong(prepare):
-    for _ in range(2):
-        with pytest.raises(InvalidRequestError) as caught:
-            prepare(max_length=0, target="xx")
-        assert {violation.field for violation in caught.value.violations} == {"options.max_length", "target_language"}
-
-
 def test_a_stream_has_one_hypothesis_whatever_others_had(prepare):
     options = {"beam_size": 2, "num_hypotheses": 2}
     assert prepare(**options).sentences[0].options.num_hypotheses == 2

@@ -134,11 +134,11 @@ def test_only_the_attributes_of_the_state_change():
 
 
 def test_prefixes_of_names_are_kept():
-    data = (
-        b'<x:xliff version="1.2" xmlns:x="urn:oasis:names:tc:xliff:document:1.2"><x:file><x:body><x:trans-unit id="1">'
-    )
-    data += b"<x:source>a</x:source></x:trans-unit></x:body></x:file></x:xliff>"
-    assert elements(translated("xliff", data))[-1] == ("target", "A")
+    data = b'<x:xliff version="1.2" xmlns:x="urn:oasis:names:tc:xliff:document:1.2"><x:trans-unit id="1">'
+    data += b"<x:source>a</x:source></x:trans-unit></x:xliff>"
+    out = translated("xliff", data)
+    assert elements(out)[-1] == ("target", "A")
+    assert b">A</x:target>" in out
 
 
 def test_a_translation_that_would_break_the_file_is_refused():
