@@ -232,24 +232,19 @@ async def is_served(port_of, port, authority, issuer=None):
 
 
 @PORTS
-async def test_a_port_follows_the_files(files, authority, another, port_of):
-    certificates = Certificates(files.cert, files.key)
-    async with port_of(certificates) as port:
-        assert [await is_served(port_of, port, each) for each in (authority, another)] == [True, False]
-        files.write(another)
-        settle(certificates)
-        assert [await is_served(port_of, port, each) for each in (authority, another)] == [False, True]
-
-
-@PORTS
-async def test_a_port_follows_the_authorities_of_callers(files, authority, another, port_of):
-    certificates = Certificates(files.cert, files.key, files.ca)
-    issuers = (None, authority, another)
-    async with port_of(certificates) as port:
-        assert [await is_served(port_of, port, authority, issuer) for issuer in issuers] == [False, True, False]
-        files.write(authority, callers=another)
-        settle(certificates)
-        assert [await is_served(port_of, port, authority, issuer) for issuer in issuers] == [False, False, True]
+async def test_a_port_follows_the_files_of_its_certificate_and_of_the_authorities_of_callers(
+    files, authority, another, port_of
+):
+    open_to_all, of_callers = Certificates(files.cert, files.key), Certificates(files.cert, files.key, files.ca)
+    trusted, issuers = (authority, another), (None, authority, another)
+    async with port_of(open_to_all) as port, port_of(of_callers) as closed:
+        assert [await is_served(port_of, port, each) for each in trusted] == [True, False]
+        assert [await is_served(port_of, closed, authority, issuer) for issuer in issuers] == [False, True, False]
+        files.write(another, callers=another)
+        for each in (open_to_all, of_callers):
+            settle(each)
+        assert [await is_served(port_of, port, each) for each in trusted] == [False, True]
+        assert [await is_served(port_of, closed, another, issuer) for issuer in issuers] == [False, False, True]
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
