@@ -196,18 +196,6 @@ async def test_a_request_that_the_second_model_refuses_takes_no_work(make_regist
     assert list(checked.texts) == ["", ""]
 
 
-async def test_a_caller_who_goes_ends_the_step_that_runs(make_registry, steps):
-    steps.gate = asyncio.Event()
-    task = asyncio.create_task(translate(make_registry("de--en", "en--zh"), pivoted("a")))
-    while not steps.requests:  # noqa: ASYNC110 nobody tells
-        await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert steps.ended == ["de--en"]
-    assert len(steps.requests) == 1
-
-
 async def test_the_only_language_needs_no_library(make_registry, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "py3langid", None)
     answer = await translate(make_registry("de--en"), automatic(FRENCH))
@@ -259,24 +247,26 @@ async def test_errors_are_about_the_texts_of_the_request(
 
 
 @pytest.mark.parametrize(
-    ("problems", "error", "ended"),
+    ("request_", "problems", "error", "ended"),
     [
-        ({}, asyncio.CancelledError, {"de--en", "fr--en"}),
-        ({"fr--en": QueueFullError("full", 1)}, QueueFullError, {"de--en"}),
+        (pivoted("a"), {}, asyncio.CancelledError, ["de--en"]),
+        (automatic(FRENCH, GERMAN), {}, asyncio.CancelledError, ["de--en", "fr--en"]),
+        (automatic(FRENCH, GERMAN), {"fr--en": QueueFullError("full", 1)}, QueueFullError, ["de--en"]),
     ],
-    ids=["a caller who goes", "the first failure"],
+    ids=["a caller goes in the first step", "a caller goes", "one language fails"],
 )
-async def test_all_languages_of_a_request_end_together(make_registry, steps, problems, error, ended):
-    registry = make_registry("fr--en", "de--en")
+async def test_all_that_runs_for_a_request_ends_with_it(make_registry, steps, request_, problems, error, ended):
+    registry = make_registry("fr--en", "de--en", "en--zh")
     steps.gate, steps.problems = asyncio.Event(), problems
-    task = asyncio.create_task(translate(registry, automatic(FRENCH, GERMAN)))
-    while len(steps.requests) < 2:  # noqa: ASYNC110 nobody tells
+    task = asyncio.create_task(translate(registry, request_))
+    while len(steps.requests) < len(ended) + len(problems):  # noqa: ASYNC110 nobody tells
         await asyncio.sleep(0.001)
     if not problems:
         task.cancel()
     with pytest.raises(error):
         await task
-    assert set(steps.ended) == ended
+    assert sorted(steps.ended) == ended
+    assert len(steps.requests) == len(ended) + len(problems)
 
 
 @pytest.mark.parametrize(
