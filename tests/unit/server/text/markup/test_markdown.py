@@ -99,10 +99,6 @@ def test_footnotes_alerts_and_front_matter_stay(source, expected):
     assert identity(parse_markdown(source)) == source.replace("b\n> c", "b c").replace("[c^]", "\\[c^\\]")
 
 
-def test_line_breaks_within_a_paragraph_are_spaces():
-    assert texts("> one\n> two\nthree") == ["one two three"]
-
-
 @pytest.mark.parametrize(
     ("source", "same"),
     [
