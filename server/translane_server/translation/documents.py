@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 from translane.options import Format
@@ -37,9 +36,10 @@ from translane_server.core.errors import (
 from translane_server.text.documents import KINDS, Document, DocumentError, parse
 from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import MOST_PRESERVED, Named, takes_too_long, too_many
-from translane_server.translation.several_models import combined, together
+from translane_server.translation.several_models import together
 from translane_server.translation.terms import MAX_REPORTS
 from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translations import request_timing
 from translane_server.translation.translator import Ticket, Translates
 
 _WINDOW = 128  # texts of a request
@@ -189,7 +189,7 @@ class _Work:
         cached, total = sum([each.cached_texts for each in timings]), time.perf_counter() - started
         return TranslatedDocument(
             content,
-            combined(partial(max, default=0.0), timings, total, cached),
+            request_timing(timings, total, cached),
             self._sums.treatment(self._opened.found),
             tuple(self._sums.notes[number] for number in sorted(self._sums.notes)),
             tuple(dict.fromkeys(name for each in self._answers for name in each.models)),

@@ -27,6 +27,7 @@ from translane_server.observation.metrics import ModelMetrics
 from translane_server.text.language_id import LanguageIdentifier
 from translane_server.translation.limits import refuse, takes_too_long, too_many
 from translane_server.translation.tokenizer_pool import TokenizerPool
+from translane_server.translation.translations import request_timing
 from translane_server.translation.translator import FREE, Ticket, Translates
 
 # The options of the first of two steps.
@@ -159,7 +160,7 @@ class ThroughPivot:
         )
 
     def _timing(self, first: Translations, second: Timing, started: float) -> Timing:
-        return combined(sum, [first.timing, second], time.perf_counter() - started, second.cached_texts)
+        return request_timing([first.timing, second], time.perf_counter() - started, second.cached_texts, sum)
 
     @contextmanager
     def _of_the_text_between(self) -> Iterator[None]:
@@ -226,7 +227,7 @@ class ByLanguage:
         )
         timings = [part.timing for part in translated]
         cached, total = sum(each.cached_texts for each in timings), time.perf_counter() - started
-        timing = combined(max, timings, total, cached)
+        timing = request_timing(timings, total, cached)
         versions = {name: version for part in translated for name, version in part.versions.items()}
         return Translations(translations, models[0] if len(models) == 1 else (), timing, versions)
 
@@ -308,16 +309,3 @@ def _cut_off_as(before: Translation, hypothesis: Hypothesis) -> Hypothesis:
     if before.hypotheses[0].finish_reason == FinishReason.MAX_LENGTH:
         return replace(hypothesis, finish_reason=FinishReason.MAX_LENGTH)
     return hypothesis
-
-
-def combined(
-    combine: Callable[[list[float]], float], timings: Sequence[Timing], total: float, cached_texts: int
-) -> Timing:
-    """Return the time in each phase: the `sum` of steps one after the other, or the `max` of parts at the same time."""
-    return Timing(
-        combine([each.queue for each in timings]),
-        combine([each.encode for each in timings]),
-        combine([each.decode for each in timings]),
-        total,
-        cached_texts,
-    )

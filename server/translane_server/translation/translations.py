@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 from translane.results import AlignmentPoint, FinishReason, Hypothesis, Timing, Translation, Treatment
@@ -26,6 +27,8 @@ _ENDED, _CUT_OFF = FinishReason.END_OF_SENTENCE, FinishReason.MAX_LENGTH
 _Utf8Decoder = codecs.getincrementaldecoder("utf-8")
 
 _Tokens = decoded.Hypothesis | CommittedTokens
+_Phases = Timing | decoded.Timing
+_slowest: Callable[[list[float]], float] = partial(max, default=0.0)
 
 # The number of a hypothesis, and the combination of hypotheses before it.
 _Chain = tuple[int, "_Chain | None"]
@@ -286,13 +289,20 @@ def _numbers(chain: _Chain | None) -> tuple[int, ...]:
     return tuple(reversed(numbers))
 
 
-def request_timing(results: Sequence[SentenceResult], total: float, cached_texts: int = 0) -> Timing:
-    """Return the time of the slowest sentence in each phase, and the `total` time. All times are in seconds."""
-    queue = encode = decode = 0.0
-    for result in results:
-        phases = result.timing
-        queue, encode, decode = max(queue, phases.queue), max(encode, phases.encode), max(decode, phases.decode)
-    return Timing(queue, encode, decode, total, cached_texts)
+def request_timing(
+    phases: Sequence[_Phases], total: float, cached_texts: int = 0, combine: Callable[[list[float]], float] = _slowest
+) -> Timing:
+    """Return the time of the slowest of sentences or parts in each phase, and the `total` time. All are in seconds.
+
+    For steps one after the other, `combine` is `sum`.
+    """
+    return Timing(
+        combine([each.queue for each in phases]),
+        combine([each.encode for each in phases]),
+        combine([each.decode for each in phases]),
+        total,
+        cached_texts,
+    )
 
 
 def aligned_text(

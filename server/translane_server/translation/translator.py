@@ -241,7 +241,7 @@ class Translator:
         started = reading if started is None else started
         if ticket.trace:
             self._trace(ticket.trace, (started, reading, submitted), sentences, results)
-        timing = request_timing(results, time.perf_counter() - started)
+        timing = request_timing([each.timing for each in results], time.perf_counter() - started)
         return Scores(scores, self.name, timing, self._versions)
 
     async def _prepared(
@@ -291,7 +291,7 @@ class Translator:
         ticket.note(generated_tokens=generated)
         if ticket.trace:
             self._trace(ticket.trace, times, sentences, results)
-        return request_timing(results, seconds, cached)
+        return request_timing([each.timing for each in results], seconds, cached)
 
     def _trace(
         self,
