@@ -59,31 +59,19 @@ class RaySettings(EngineSettings):
         *("serve_replicas", "max_serve_replicas", "serve_cpus", "serve_gpus", "separate_models"),
     )
 
-    serve_replicas: Annotated[int, Flag(heading="Ray Serve")] = Field(
-        default=1,
-        ge=1,
-        le=4096,
-        description="Serve replicas of a deployment; each one is an engine with all models of the deployment.",
-    )
-    max_serve_replicas: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="Most Serve replicas of a deployment: their number then follows the load, from serve_replicas up;"
-        " by default it is fixed.",
-    )
-    serve_cpus: int = Field(default=1, ge=1, le=1024, description="CPUs of a Serve replica.")
-    serve_gpus: float = Field(default=0.0, ge=0, le=64, description="GPUs of a Serve replica.")
-    target_load: Annotated[float, Flag("SHARE")] = Field(
-        default=0.7,
-        gt=0,
-        le=16,
-        description="Share of the busiest model's rows, waiting sentences included, at which the number of engines"
-        " stays.",
-    )
-    separate_models: bool = Field(
-        default=False, description="Give each model a deployment of its own; by default all models share one."
-    )
+    serve_replicas: Annotated[int, Flag(heading="Ray Serve"), Field(ge=1, le=4096)] = 1
+    """Serve replicas of a deployment; each one is an engine with all models of the deployment."""
+    max_serve_replicas: Annotated[int | None, Field(ge=1, le=4096)] = None
+    """Most Serve replicas of a deployment: their number then follows the load, from serve_replicas up; by default it is
+    fixed."""
+    serve_cpus: Annotated[int, Field(ge=1, le=1024)] = 1
+    """CPUs of a Serve replica."""
+    serve_gpus: Annotated[float, Field(ge=0, le=64)] = 0.0
+    """GPUs of a Serve replica."""
+    target_load: Annotated[float, Flag("SHARE"), Field(gt=0, le=16)] = 0.7
+    """Share of the busiest model's rows, waiting sentences included, at which the number of engines stays."""
+    separate_models: bool = False
+    """Give each model a deployment of its own; by default all models share one."""
 
     @model_validator(mode="after")
     def _least_is_below_most(self) -> RaySettings:

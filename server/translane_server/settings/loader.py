@@ -65,7 +65,7 @@ class Settings(BaseModel):
             for field, below in pairwise(getattr(definition, "body", ())):
                 match field, below:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = inspect.cleandoc(text)
+                        found[name] = " ".join(text.split())
         return {name: field.description or found.get(name, "") for name, field in cls.model_fields.items()}
 
 

@@ -92,11 +92,9 @@ class ServerSettings(Settings):
     """URL that the model zh-en is downloaded from, where there is no clone that has it."""
     model_version: Annotated[str, Flag("VERSION"), Field(max_length=255)] = ""
     """Version to serve: the name of its folder; by default the highest one that is good."""
-    strict_reload: bool = Field(
-        default=False,
-        description="Refuse a new version that translates less, or that has other files under the same name; by default"
-        " the log warns of it.",
-    )
+    strict_reload: bool = False
+    """Refuse a new version that translates less, or that has other files under the same name; by default the log warns
+    of it."""
     ready: Literal["all", "any"] = "all"
     """Whether the server is ready when all models are, or when any one is."""
     pivot: bool = True
@@ -113,11 +111,9 @@ class ServerSettings(Settings):
     """Port of the metrics, for Prometheus; 0 takes a free one."""
     metrics_host: Annotated[str, Flag("HOST")] = ""
     """Address or name on which the metrics are; by default the one of --host."""
-    admin_port: _PortOrNone = Field(
-        default=None,
-        description="Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one;"
-        " by default none.",
-    )
+    admin_port: _PortOrNone = None
+    """Port on 127.0.0.1 of ModelService, which loads, unloads and reloads models; 0 takes a free one; by default
+    none."""
     http_port: _PortOrNone = None
     """Port of JSON over HTTP, for curl, and of a page to translate on; 0 takes a free one; see --page."""
     page: bool = True
