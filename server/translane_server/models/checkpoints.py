@@ -87,11 +87,11 @@ def _with_bundle(
     """The place of the bundle of a place. A bundle that is exported for it is added to `new`."""
     if isinstance(place, RemotePlace):
         return place
-    if is_bundled(place):
+    if is_bundled(place.folder):
         return _bundled(settings, place.name)
     title = str(place.folder)
     exported = partial(_exported, settings, new, title)
-    if named := hub_name(place):
+    if named := hub_name(place.folder):
         name, asked = named
         commit, files = _look_up(name, asked)
         if MANIFEST in files:

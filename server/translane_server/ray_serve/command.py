@@ -13,7 +13,7 @@ from translane_server.core.terminal import write_output
 from translane_server.models.folders import find_models
 from translane_server.ray_serve.settings import ENV_PREFIX, RaySettings, written
 from translane_server.settings.loader import load_settings
-from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_named
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_folder
 
 _PROG = "translane ray"
 
@@ -96,7 +96,7 @@ def _places(settings: RaySettings) -> dict[str, ModelPlace | RemotePlace]:
     local: list[ModelPlace] = []
     places: list[ModelPlace | RemotePlace] = []
     for place in settings.model or ():
-        if isinstance(place, ModelPlace) and not is_named(place):
+        if is_folder(place):
             local.append(place)
         elif place.name:
             places.append(place)

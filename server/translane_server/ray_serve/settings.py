@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field, model_validator
 
 from translane_server.settings.loader import Flag
-from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_named
+from translane_server.settings.model_sources import ModelPlace, RemotePlace, is_folder
 from translane_server.settings.server_settings import ServerSettings
 
 ENV_PREFIX = "TRANSLANE_RAY_"
@@ -98,6 +98,4 @@ class RaySettings(EngineSettings):
 
 def written(place: ModelPlace | RemotePlace) -> str:
     """Return a place as the setting `model` has it, wherever it is read. `EngineSettings` have no URLs with secrets."""
-    if isinstance(place, RemotePlace) or is_named(place):
-        return str(place)
-    return str(replace(place, folder=place.folder.absolute()))
+    return str(replace(place, folder=place.folder.absolute()) if is_folder(place) else place)

@@ -14,7 +14,7 @@ import ipaddress
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
 from pydantic_core import PydanticCustomError
@@ -130,32 +130,30 @@ def is_model_name(text: str) -> bool:
     return len(text) <= LONGEST_MODEL_NAME and re.fullmatch(MODEL_NAME, text) is not None
 
 
-def hub_name(place: ModelPlace | RemotePlace) -> tuple[str, str | None] | None:
-    """Return the name and the revision of a model of the Hugging Face Hub; None of a place that is none.
-
-    What is no folder, and has the form of a name of the Hub, is that.
-    """
-    if isinstance(place, RemotePlace) or place.folder.exists():
-        return None
-    named = _HUB_NAME.fullmatch(str(place.folder))
-    return (named[1], named[2]) if named else None
-
-
-def is_bundled(place: ModelPlace | RemotePlace) -> bool:
-    """Whether a place is the name of the bundled model, and no folder."""
-    return isinstance(place, ModelPlace) and str(place.folder) == BUNDLED_MODEL and not place.folder.exists()
-
-
-def is_named(place: ModelPlace | RemotePlace) -> bool:
-    """Whether a place is the name of a model, wherever its files are."""
-    if isinstance(place, RemotePlace):
-        return False
-    return is_bundled(place) or is_firefox(place.folder) or hub_name(place) is not None
+def is_bundled(folder: Path) -> bool:
+    """Whether what a folder is called is the name of the bundled model, and there is no such folder."""
+    return str(folder) == BUNDLED_MODEL and not folder.exists()
 
 
 def is_firefox(folder: Path) -> bool:
     """Whether what a folder is called is the name of a model of Firefox, and there is no such folder."""
     return bool(FIREFOX_NAME.fullmatch(str(folder))) and not folder.exists()
+
+
+def hub_name(folder: Path) -> tuple[str, str | None] | None:
+    """Return the name and the revision of a model of the Hugging Face Hub; None for any other name, and for a folder.
+
+    What is no folder, and has the form of a name of the Hub, is that.
+    """
+    named = _HUB_NAME.fullmatch(str(folder))
+    return (named[1], named[2]) if named and not folder.exists() else None
+
+
+def is_folder(place: ModelPlace | RemotePlace) -> TypeGuard[ModelPlace]:
+    """Whether a place is a folder, and neither a URL nor the name of a model."""
+    if isinstance(place, RemotePlace):
+        return False
+    return not (is_bundled(place.folder) or is_firefox(place.folder) or hub_name(place.folder))
 
 
 def place_of(text: str, name: str = "") -> ModelPlace | RemotePlace:
