@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from translane.requests import TranslationRequest
 from translane.results import ModelInfo, ModelState
 from translane_server.core.errors import ModelNotFoundError, StartupError, shutting_down, starting
 from translane_server.models.choice import Choice, no_such_model
@@ -152,15 +151,6 @@ class Registry:
             if pivot is None:
                 raise
             return pivot
-
-    async def find_language(self, request: TranslationRequest, caller: str) -> str:
-        """Return the language of the one text of a request, among those that can be translated as it asks.
-
-        Raises:
-            RequestError: no language can be translated, or the identifier is not installed.
-        """
-        (language,) = await self._by_language.find(request, caller)
-        return language
 
     def infos(self) -> list[ModelInfo]:
         """Return what callers are told of each model, in the order of their names."""

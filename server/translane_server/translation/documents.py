@@ -34,9 +34,8 @@ from translane_server.core.errors import (
     TooManySentencesError,
 )
 from translane_server.text.documents import KINDS, Document, DocumentError, parse
-from translane_server.text.language_tags import is_auto
 from translane_server.translation.limits import MOST_PRESERVED, Named, takes_too_long, too_many
-from translane_server.translation.several_models import together
+from translane_server.translation.several_models import ByLanguage, together
 from translane_server.translation.terms import MAX_REPORTS
 from translane_server.translation.tokenizer_pool import TokenizerPool
 from translane_server.translation.translations import request_timing
@@ -72,13 +71,12 @@ _LACKING = (*_OUTCOMES[:3], TermOutcome.PRESERVED)
 
 
 class Models(Protocol):
-    """What finds the model of a request, and the language of a text; `most_texts` are the most texts of a request."""
+    """What finds the model of a request; `most_texts` are the most texts of a request."""
 
     most_texts: int
     pool: TokenizerPool
 
     def translator(self, request: Named) -> Translates: ...
-    async def find_language(self, request: TranslationRequest, caller: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ async def open_document(request: DocumentRequest, models: Models, caller: str) -
     wrong = list(_violations(request))
     if kind is None or wrong:
         raise InvalidRequestError(*wrong)
-    models.translator(request)  # refuses names before a file is read
+    translator = models.translator(request)  # refuses names before a file is read
     content = request.content
 
     def read(budget: Budget) -> Document:
@@ -119,10 +117,10 @@ async def open_document(request: DocumentRequest, models: Models, caller: str) -
     names = request.model, request.source_language, request.target_language
     form = texts[0].format if texts else Format.TEXT
     without_texts = TranslationRequest((), *names, options, form)
-    if not is_auto(request.source_language):
+    if not isinstance(translator, ByLanguage):
         return OpenDocument(document, len(content), without_texts, None)
     sample = "\n".join([each.text for each in texts])[:_SAMPLE]
-    found = await models.find_language(replace(without_texts, texts=(sample,)), caller)
+    (found,) = await translator.find(replace(without_texts, texts=(sample,)), caller)
     return OpenDocument(document, len(content), replace(without_texts, source_language=found), found)
 
 
