@@ -24,13 +24,8 @@ MAX_TERMS_OF_SENTENCE = 16
 MAX_REPORTS_OF_TEXT = 256
 MAX_REPORTS = 4096
 
-# How bad an outcome is. A term of several sentences has the worst one.
-_BADNESS = {
-    TermOutcome.APPLIED: 0,
-    TermOutcome.MISSED: 1,
-    TermOutcome.TOO_MANY: 2,
-    TermOutcome.UNSPELLABLE: 3,
-}
+# A term of several sentences has the last of their outcomes here.
+_WORST_LAST = (TermOutcome.APPLIED, TermOutcome.MISSED, TermOutcome.TOO_MANY, TermOutcome.UNSPELLABLE)
 
 _REQUIRED = TermOutcome.UNSPECIFIED  # the translation must have the term; its outcome is not known yet
 
@@ -154,7 +149,7 @@ class KeptTerms:
                 key = (each.glossary, each.term)
                 outcome = TermOutcome.MISSED if each.outcome == _REQUIRED else each.outcome
                 outcome = TermOutcome.APPLIED if each.is_in(translation) else outcome
-                outcomes[key] = max(outcomes.get(key, outcome), outcome, key=_BADNESS.__getitem__)
+                outcomes[key] = max(outcomes.get(key, outcome), outcome, key=_WORST_LAST.index)
         own = {("", term): outcomes.pop(("", term), None) for term in dict.fromkeys(self.own.terms)}
         preserved: set[Term] = set()
         if written is not None and None in own.values():
