@@ -33,12 +33,6 @@ from translane_server.models.cache import ModelCache, model_cache
 from translane_server.settings.loader import load_settings
 
 
-@pytest.fixture(autouse=True)
-def _no_settings_in_the_environment(monkeypatch):
-    for name in ("OUTPUT", "NAME", "CHECKPOINT"):
-        monkeypatch.delenv(f"TRANSLANE_EXPORT_{name}", raising=False)
-
-
 @pytest.fixture
 def fails(tmp_path, capsys):
     """Run the command; return its one sentence once it is seen to leave nothing behind."""
@@ -203,64 +197,56 @@ def test_what_is_no_checkpoint(tmp_path, fails):
     )
 
 
-def rewrite(checkpoint, folder, name, change):
-    """Copy a checkpoint with the weight `name` changed, or taken out where `change` gives None."""
-    shutil.copytree(checkpoint, folder)
-    weights = load_file(folder / "model.safetensors")
-    changed = change(weights.pop(name))
-    save_file(weights if changed is None else {**weights, name: changed}, folder / "model.safetensors")
-    return folder
-
-
-def one_nan(weight):
-    return weight.where(weight < weight.max(), torch.nan)
-
-
-def test_weights_that_do_not_fit(checkpoint, tmp_path, fails):
-    name, output = "encoder.layers.0.feed_forward.up_proj.weight", tmp_path / "bundle"
-    for case, change, sentence in (
-        ("missing", lambda _: None, "do not fit its configuration: Missing key"),
-        ("wide", lambda weight: torch.zeros(3, 3), "do not fit its configuration: size mismatch"),
-        ("nan", one_nan, f"model.safetensors: the tensor {name} holds numbers that are not finite"),
+def test_weights_that_are_no_numbers_of_the_precision(checkpoint, tmp_path, fails):
+    name = "encoder.layers.0.feed_forward.up_proj.weight"
+    for change, precision, sentence in (
+        (lambda weight: weight.where(weight < weight.max(), torch.nan), "fp32", "that are not finite"),
+        (lambda weight: weight * 1e7, "fp16", "too large for float16"),
     ):
-        assert sentence in fails(rewrite(checkpoint, tmp_path / case, name, change), "-o", output)
-    huge = rewrite(checkpoint, tmp_path / "huge", name, lambda weight: weight * 1e7)
-    assert f"model.safetensors: the tensor {name} holds numbers too large for float16" in fails(
-        huge, "-o", output, "--precision", "fp16"
-    )
+        folder = shutil.copytree(checkpoint, tmp_path / precision)
+        weights = load_file(folder / "model.safetensors")
+        save_file({**weights, name: change(weights[name])}, folder / "model.safetensors")
+        said = fails(folder, "-o", tmp_path / "bundle", "--precision", precision)
+        assert f"model.safetensors: the tensor {name} holds numbers {sentence}" in said
 
 
-def terminated(*_):
-    signal.raise_signal(signal.SIGTERM)
+def send(number):
+    signal.raise_signal(number)
 
 
-def terminated_in_a_callback(*_):
+def send_in_a_callback(number):
     """Python drops the exception of a callback of weakref."""
     lost = type("Lost", (), {})()
-    _watch = weakref.ref(lost, terminated)
+    _watch = weakref.ref(lost, lambda _: send(number))
     del lost
     time.sleep(60)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("compare", [terminated, terminated_in_a_callback])
-def test_sigterm_leaves_nothing(checkpoint, tmp_path, monkeypatch, capsys, compare):
+@pytest.mark.parametrize(
+    ("number", "how", "code", "said"),
+    [
+        (signal.SIGTERM, send, 128 + signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGTERM, send_in_a_callback, 128 + signal.SIGTERM, "ended by SIGTERM"),
+        (signal.SIGINT, send, 130, "interrupted"),
+    ],
+)
+def test_a_signal_leaves_nothing(checkpoint, tmp_path, monkeypatch, fails, number, how, code, said):
     previous = [(each, signal.getsignal(each)) for each in (signal.SIGTERM, signal.SIGALRM)]
-    monkeypatch.setattr(bundle_writer, "_compare", compare)
+    monkeypatch.setattr(bundle_writer, "_compare", lambda *_: how(number))
     rmtree = shutil.rmtree
 
-    def terminated_again(*arguments, **options):
-        signal.raise_signal(signal.SIGTERM)
+    def sent_again(*arguments, **options):
+        signal.raise_signal(number)  # of a group, a process gets the command's and its own
         rmtree(*arguments, **options)
 
-    monkeypatch.setattr(shutil, "rmtree", terminated_again)
+    monkeypatch.setattr(shutil, "rmtree", sent_again)
     try:
-        assert main([str(checkpoint), "-o", str(tmp_path / "out" / "bundle")]) == 128 + signal.SIGTERM
+        assert fails(checkpoint, "-o", tmp_path / "out" / "bundle", code=code) == f"{said}; nothing is written"
     finally:
         for each in previous:
             signal.signal(*each)
-    assert capsys.readouterr().err.endswith("translane export: ended by SIGTERM; nothing is written\n")
     assert not (tmp_path / "out").exists()
 
 
@@ -285,20 +271,6 @@ def test_an_export_that_differs_from_pytorch_leaves_the_earlier_bundle(checkpoin
 def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
     monkeypatch.setattr(ir, "save", lambda model, path: path.write_bytes(b"no graph"))
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
-
-
-@pytest.mark.slow
-def test_an_interrupted_export_leaves_nothing(checkpoint, tmp_path, fails, monkeypatch):
-    rmtree = shutil.rmtree
-
-    def interrupted(*arguments, **options):
-        signal.raise_signal(signal.SIGINT)  # of a group, a process gets the command's and its own
-        rmtree(*arguments, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", interrupted)
-    monkeypatch.setattr(writer, "share_weights", lambda *_: signal.raise_signal(signal.SIGINT))
-    assert fails(checkpoint, "-o", tmp_path / "bundle", code=130) == "interrupted; nothing is written"
-    assert list(tmp_path.iterdir()) == []
 
 
 # --decoding-defaults, from text to the defaults of a bundle.

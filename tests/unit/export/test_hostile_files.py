@@ -102,23 +102,25 @@ def test_the_server_refuses_in_a_sentence(folders, tmp_path):
     assert refused > CASES / 2
 
 
-@pytest.mark.parametrize("name", ["heads", "d_model", "encoder_layers", "ffn_size", "max_positions", "head_size"])
-def test_a_size_of_no_model(folders, tmp_path, name):
-    folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
-    for size in (10**9, 10**12):
-        config = json.loads((folder / "config.json").read_text())
-        config["model"][name] = size
-        (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(ExportError, match=r"config.json: (d_model|heads|.* less than or equal to)"):
-            export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
+NAMES = ("heads", "d_model", "encoder_layers", "ffn_size", "max_positions", "head_size")
+BEYOND = r"config.json: (d_model|heads|.* less than or equal to)"
 
 
-def test_sizes_that_the_weights_do_not_have_take_no_memory(folders, tmp_path):
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        *(({name: size}, BEYOND) for name in NAMES for size in (10**9, 10**12)),
+        # those of no weight, which take no memory
+        (dict.fromkeys(["d_model", "ffn_size", "source_vocab_size"], 10**6), "not fit its configuration|model embeds"),
+    ],
+    ids=str,
+)
+def test_a_size_of_no_model(folders, tmp_path, sizes, sentence):
     folder = shutil.copytree(folders / "translane", tmp_path / "checkpoint")
     config = json.loads((folder / "config.json").read_text())
-    config["model"] |= {"d_model": 1_000_000, "ffn_size": 1_000_000, "source_vocab_size": 10_000_000}
+    config["model"] |= sizes
     (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ExportError, match=r"do not fit its configuration|model embeds"):
+    with pytest.raises(ExportError, match=sentence):
         export_checkpoint(ExportSettings(checkpoint=folder, output=tmp_path / "out", threads=1))
 
 

@@ -22,23 +22,18 @@ def write(folder, name="manifest.json", text="old"):
     (folder / name).write_text(text)
 
 
-def test_a_new_folder_takes_its_place_at_the_end(tmp_path):
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_folder_takes_its_place_at_the_end_and_as_a_whole(tmp_path, earlier):
     output = tmp_path / "deep" / "bundle"
+    if earlier:
+        write(output)
+        write(output, "other.bin")
     with staged(output) as folder:
         write(folder, text="new")
-        assert not output.exists()
+        assert output.exists() is earlier
+    assert [path.name for path in output.iterdir()] == ["manifest.json"]
     assert (output / "manifest.json").read_text() == "new"
     assert list(output.parent.iterdir()) == [output]
-
-
-def test_an_earlier_one_is_replaced_as_a_whole(tmp_path):
-    output = tmp_path / "bundle"
-    write(output)
-    write(output, "other.bin")
-    with staged(output) as folder:
-        write(folder, text="new")
-    assert [path.name for path in output.iterdir()] == ["manifest.json"]
-    assert list(tmp_path.iterdir()) == [output]
 
 
 def fail(output, error):
@@ -66,14 +61,10 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
         pass
 
 
-def test_folders_on_the_way_are_not_left_behind(tmp_path):
-    output = tmp_path / "one" / "two" / "bundle"
-    with pytest.raises(ExportError, match="no"):
-        fail(output, ExportError("no"))
-    assert not list(tmp_path.iterdir())
+def test_of_folders_on_the_way_those_that_were_there_stay(tmp_path):
     (tmp_path / "one").mkdir()
     with pytest.raises(ExportError, match="no"):
-        fail(output, ExportError("no"))
+        fail(tmp_path / "one" / "two" / "bundle", ExportError("no"))
     assert list(tmp_path.rglob("*")) == [tmp_path / "one"]
 
 
