@@ -6,7 +6,6 @@ import pytest
 from helpers.bundles import SIZES, random_model
 from translane_export.checks import alignment_layer
 from translane_export.checks.alignment_layer import choose_alignment, score
-from translane_export.core.errors import ExportError
 from translane_export.model import TransformerConfig
 
 SOURCES = [[5, 6, 7, 3], [8, 9, 3]]
@@ -42,12 +41,6 @@ def test_the_best_layer_or_else_the_penultimate_one(model, monkeypatch, scores, 
     assert (chosen.layer, chosen.heads) == (layer, (0, 1))
 
 
-def test_without_sources_it_is_the_penultimate_layer(model):
-    assert choose_alignment(model, []).layer == 1
-    assert choose_alignment(model, [[3]]).layer == 1
-
-
-def test_a_layer_that_is_asked_for_is_taken(model):
+def test_without_sources_it_is_the_penultimate_layer_unless_another_is_asked_for(model):
+    assert [choose_alignment(model, sources).layer for sources in ([], [[3]])] == [1, 1]
     assert choose_alignment(model, SOURCES, layer=0).layer == 0
-    with pytest.raises(ExportError, match="--alignment-layer is 3, and the model's decoder layers are 0 to 2"):
-        choose_alignment(model, SOURCES, layer=3)

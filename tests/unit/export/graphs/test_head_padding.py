@@ -6,14 +6,11 @@ import pytest
 import torch
 
 from helpers.architectures import VARIANTS
-from helpers.bundles import random_model
+from helpers.bundles import SMALL_SIZES, random_model
 from translane_export.graphs.head_padding import pad_heads, unpad_heads
 from translane_export.model import TransformerConfig
 
-SIZES: dict[str, Any] = {
-    "source_vocab_size": 13, "target_vocab_size": 17, "d_model": 12, "ffn_size": 10, "heads": 3,
-    "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16,
-}  # fmt: skip
+SIZES: dict[str, Any] = SMALL_SIZES | {"source_vocab_size": 13, "d_model": 12, "heads": 3, "max_positions": 16}
 ODD: dict[str, dict[str, Any]] = {
     "odd sizes": {"head_size": 5, "value_size": 3},
     "values longer, odd": {"head_size": 3, "value_size": 17},

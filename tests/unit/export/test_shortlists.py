@@ -1,12 +1,16 @@
-"""Shortlists: what is built, from which settings, and tables of Marian's."""
+"""Shortlists: what is built, IBM model 1 compared with a plain implementation, and tables of Marian's."""
+
+import random
+from collections import defaultdict
 
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS, random_checkpoint
 from helpers.commands import shortlist
+from translane_export import shortlists
 from translane_export.core.errors import ExportError
 from translane_export.core.file_readers import load_sentencepiece
-from translane_export.shortlists import TokenPair, coverage, read_vmap
+from translane_export.shortlists import TokenPair, align, coverage, read_vmap
 from translane_server.bundle.shortlist import Shortlist
 
 
@@ -43,12 +47,6 @@ def test_a_file_is_not_replaced(checkpoint, capsys):
     assert build(checkpoint, "--force") == 0
 
 
-def test_a_text_that_is_missing(checkpoint, capsys):
-    (checkpoint.parent / "text.tsv").unlink()
-    assert build(checkpoint) == 1
-    assert "text.tsv: the file is missing" in capsys.readouterr().err
-
-
 def test_no_line_after_the_pairs_to_read_matters(checkpoint, capsys):
     with (checkpoint.parent / "text.tsv").open("a") as file:
         file.write("no tab\n")
@@ -61,6 +59,47 @@ def test_coverage():
     shortlist = Shortlist.of({(1,): [5], (2,): [6, 7]}, [0], 10)
     found = coverage(shortlist, [TokenPair([1], [5, 6, 0]), TokenPair([1, 2], [7])])
     assert found == (0.75, 3.0)
+
+
+# IBM model 1.
+
+
+def plain_model_1(pairs, empty, rounds):
+    probability: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
+    for _ in range(rounds):
+        counts: dict[tuple[int, int], float] = defaultdict(float)
+        totals: dict[int, float] = defaultdict(float)
+        for source, target in pairs:
+            for other in target:
+                total = sum(probability[one, other] for one in (*source, empty))
+                for one in (*source, empty):
+                    share = probability[one, other] / total
+                    counts[one, other] += share
+                    totals[one] += share
+        probability = defaultdict(float, {(one, other): counts[one, other] / totals[one] for one, other in counts})
+    return probability
+
+
+@pytest.mark.parametrize("cells", [1, 50, 1 << 22])
+def test_probabilities(monkeypatch, cells):
+    monkeypatch.setattr(shortlists, "_CELLS_OF_A_CHUNK", cells)
+    draw = random.Random(0)
+    pairs = [
+        TokenPair(draw.choices(range(12), k=draw.randint(1, 8)), draw.choices(range(9), k=draw.randint(1, 8)))
+        for _ in range(60)
+    ]
+    found = align(pairs, 12, 9, 4)
+    expected = plain_model_1(pairs, 12, 4)
+    assert len(found.probability) == len(expected)
+    for one, other, probability in zip(found.source, found.target, found.probability, strict=True):
+        assert probability == pytest.approx(expected[one, other], rel=1e-9)
+
+
+def test_best_are_the_most_probable():
+    found = align([TokenPair([0], [1, 1, 1, 2, 2, 3])], 2, 4, 3)
+    assert found.best(2, 0.0) == {0: [1, 2]}
+    assert found.best(9, 0.3) == {0: [1, 2]}
+    assert found.best(9, 0.0) == {0: [1, 2, 3]}
 
 
 # Rules are read as CTranslate2 reads its vmap.
