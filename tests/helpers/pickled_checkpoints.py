@@ -289,6 +289,16 @@ def _opennmt_layer(name: str, layer: Any, norms: Mapping[str, str], biases: bool
     return tensors
 
 
+class Calls:
+    """Pickles as a call."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
 @contextmanager
 def modules(*classes: tuple[str, type]) -> Any:
     """Let pickles name `classes` by these paths, as if the modules that define them were installed."""

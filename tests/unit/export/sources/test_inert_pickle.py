@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.pickled_checkpoints import modules
+from helpers.pickled_checkpoints import Calls, modules
 from translane_export.core.errors import ExportError
 from translane_export.sources.inert_pickle import Record, plain, read_inert
 
@@ -28,16 +28,6 @@ def saved(request, tmp_path):
         return tmp_path / "model.pt"
 
     return save
-
-
-class Calls:
-    """Pickles as a call."""
-
-    def __init__(self, function, *arguments):
-        self.call = function, arguments
-
-    def __reduce__(self):
-        return self.call
 
 
 def test_tensors_and_namespaces(saved):

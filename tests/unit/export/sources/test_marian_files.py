@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from helpers.hostile_files import bytes_mutant
+from helpers.pickled_checkpoints import Calls
 from helpers.refusals import refusal
 from translane_export.core.errors import ExportError
 from translane_export.sources.marian_files import read_ids, read_npz, read_settings
@@ -127,11 +128,6 @@ def npy(array) -> bytes:
     return file.getvalue()
 
 
-class Runs:
-    def __reduce__(self):
-        return (print, ("this ran",))
-
-
 def huge_header() -> bytes:
     text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (100000000000, 100000), }".ljust(118 - 1) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
@@ -145,7 +141,10 @@ def huge_header() -> bytes:
         (pickle.dumps({"a": 1}), "it is damaged, or no NumPy archive"),
         (b"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of git-lfs"),
         (b"<!DOCTYPE html><html>", "it is an HTML page"),
-        (member(npy(np.array([Runs()], dtype=object))), "the array 'a' holds '|O', and only numbers of float32"),
+        (
+            member(npy(np.array([Calls(print, "this ran")], dtype=object))),
+            "the array 'a' holds '|O', and only numbers of float32",
+        ),
         (member(npy(np.zeros(2, dtype="<U3"))), "the array 'a' holds '<U3'"),
         (member(npy(np.zeros(2, dtype=np.complex64))), "the array 'a' holds '<c8'"),
         (member(npy(np.zeros(2, dtype=[("x", "<f4")]))), "the array 'a' holds "),

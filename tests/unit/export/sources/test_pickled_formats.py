@@ -1,6 +1,5 @@
 """What only fairseq and OpenNMT-py have: settings, names and vocabularies of several releases."""
 
-import argparse
 import json
 import re
 import shutil
@@ -50,20 +49,7 @@ def test_how_it_decodes(changing):
     assert config.suppressed_ids == (1,)
 
 
-def test_settings_of_newer_releases(fairseq):
-    """These have them under cfg, in groups, and leave args empty."""
-    settings = vars(fairseq.made.content["args"])
-    task = {name: settings.pop(name) for name in ("source_lang", "target_lang")}
-    fairseq.made.content["cfg"] = {
-        "task": {**task, "_name": "translation"},
-        "model": argparse.Namespace(**settings, _name="transformer"),
-    }
-    fairseq.made.content["args"] = None
-    fairseq.made.save()
-    fairseq.assert_same()
-
-
-def test_settings_as_an_omegaconf_tree(fairseq):
+def test_settings_of_newer_releases_are_an_omegaconf_tree(fairseq):
     container, node = type("DictConfig", (), {}), type("AnyNode", (), {})
 
     def tree(value):
@@ -109,10 +95,7 @@ def test_copies_that_the_last_release_adds(fairseq):
     """Models that it trained have zeros there, as it only fills them in when it loads."""
     for layer in ("encoder.layers.0", "encoder.layers.1"):
         for name in ("in_proj", "out_proj", "fc1", "fc2"):
-            fairseq.weights |= {
-                f"{layer}.{name}_weight": torch.zeros(6, 2),
-                f"{layer}.{name}_bias": torch.zeros(6),
-            }
+            fairseq.weights |= {f"{layer}.{name}_weight": torch.zeros(6, 2), f"{layer}.{name}_bias": torch.zeros(6)}
     fairseq.made.save()
     fairseq.assert_same()
 
@@ -133,30 +116,20 @@ def test_which_file_is_read(fairseq):
         fairseq.read()
 
 
-def target_ids(tokenizer):
-    entry = tokenizer.entry
-    assert isinstance(entry, SentencePieceTokenizerEntry)
-    assert entry.target_ids is not None
-    return json.loads(tokenizer.read(entry.target_ids))
+def ids_of(tokenizer, side):
+    assert isinstance(tokenizer.entry, SentencePieceTokenizerEntry)
+    name = getattr(tokenizer.entry, f"{side}_ids")
+    assert name is not None
+    return json.loads(tokenizer.read(name))
 
 
-def test_a_dictionary_that_overwrites_a_symbol(fairseq):
+@pytest.mark.parametrize("symbol", ["<unk>", "\N{LINE SEPARATOR}x\N{NEXT LINE}y"], ids=["overwritten", "line ends"])
+def test_dictionaries_may_overwrite_a_symbol_and_have_other_line_ends_than_text(fairseq, symbol):
     path = fairseq.made.folder / "dict.de.txt"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines[-1] = "<unk> 0 #fairseq:overwrite"
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    checkpoint = fairseq.read()
-    ids = target_ids(checkpoint.tokenizer)
-    assert ids["<unk>"] == len(fairseq.made.target_symbols) - 1
-
-
-def test_dictionaries_have_other_line_ends_than_text(fairseq):
-    path = fairseq.made.folder / "dict.de.txt"
-    text = path.read_text(encoding="utf-8").replace("madeupword0000 ", "\N{LINE SEPARATOR}x\N{NEXT LINE}y ")
+    flag = " #fairseq:overwrite" if symbol == "<unk>" else ""
+    text = path.read_text(encoding="utf-8").replace("madeupword0000 1", f"{symbol} 1{flag}")
     path.write_text(text, encoding="utf-8")
-    checkpoint = fairseq.read()
-    ids = target_ids(checkpoint.tokenizer)
-    assert ids["\N{LINE SEPARATOR}x\N{NEXT LINE}y"] == len(fairseq.made.target_symbols) - 1
+    assert ids_of(fairseq.read().tokenizer, "target")[symbol] == len(fairseq.made.target_symbols) - 1
 
 
 def test_models_that_are_none(fairseq):
@@ -222,11 +195,7 @@ def test_source_words_that_have_the_ids_of_the_targets_start_and_end(changing):
     """Before version 3 sources had neither, and these ids were words; they are others now, with the same vectors."""
     subject = changing("OpenNMT-py 2")
     checkpoint, made = subject.read(), subject.made
-    tokenizer, size = checkpoint.tokenizer, len(made.source_symbols)
-    entry = tokenizer.entry
-    assert isinstance(entry, SentencePieceTokenizerEntry)
-    assert entry.source_ids is not None
-    ids = json.loads(tokenizer.read(entry.source_ids))
+    ids, size = ids_of(checkpoint.tokenizer, "source"), len(made.source_symbols)
     assert list(ids) == made.source_symbols
     assert list(ids.values()) == [0, 1, size, size + 1, *range(4, size)]
     vectors = checkpoint.state_dict["encoder.embedding.tokens.weight"][list(ids.values())]
