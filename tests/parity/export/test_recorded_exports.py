@@ -4,14 +4,7 @@ from itertools import zip_longest
 
 import pytest
 
-from helpers.recorded_exports import (
-    NAMES,
-    exported,
-    precisions,
-    recorded_graphs,
-    recorded_state_dict,
-    state_dict,
-)
+from helpers.recorded_exports import NAMES, exported, precisions, recorded_graphs, recorded_state_dict, state_dict
 
 pytestmark = pytest.mark.slow
 

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 import torch
 
+from helpers.bundles import SMALL_SIZES
 from translane_export.model import Transformer, TransformerConfig
 
 
@@ -16,17 +17,9 @@ def make_config():
     """Build a config of a few thousand weights; N and M layers differ."""
 
     def make(**changes: Any) -> TransformerConfig:
-        small: dict[str, Any] = {
-            "source_vocab_size": 13,
-            "target_vocab_size": 17,
-            "d_model": 16,
-            "encoder_layers": 2,
-            "decoder_layers": 3,
-            "heads": 2,
-            "ffn_size": 24,
-            "max_positions": 32,
-        }
-        return TransformerConfig(**(small | changes))
+        sizes = {"source_vocab_size": 13, "target_vocab_size": 17, "encoder_layers": 2, "decoder_layers": 3}
+        more = {"max_positions": 32, "tie_embeddings": "two-way"}
+        return TransformerConfig(**SMALL_SIZES | sizes | more | changes)
 
     return make
 

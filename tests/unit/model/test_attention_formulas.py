@@ -157,21 +157,6 @@ def test_softmax1_attends_to_nothing_where_all_scores_are_very_negative():
     assert normalize_scores(enormous, one_in_denominator=True).tolist() == [1, 0]
 
 
-@pytest.mark.parametrize("one", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
-def test_what_is_hidden_has_no_weight_and_no_gradient(one, dtype):
-    scores = torch.randn(3, 5).to(dtype).requires_grad_()
-    mask = torch.tensor([[True] * 5, [True, False, True, False, False], [False] * 5])
-    weights = normalize_scores(scores, mask, one_in_denominator=one)
-    (gradient,) = torch.autograd.grad(weights.float().square().sum(), scores)
-    assert weights.dtype == dtype
-    assert weights[~mask].abs().max() == 0
-    assert gradient[~mask].abs().max() == 0
-    assert gradient.isfinite().all()
-    alone = normalize_scores(scores[1, [0, 2]], one_in_denominator=one)
-    torch.testing.assert_close(weights[1, [0, 2]], alone)
-
-
 # ---- its module ----
 
 

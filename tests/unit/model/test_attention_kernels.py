@@ -14,11 +14,7 @@ from translane_export.model.masks import BlockRule, CausalRule, DistanceBias, Ma
 from translane_export.model.positions import Alibi, ProximalBias, RelativeBuckets, RelativeVectors
 
 EXACT: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-9}
-WAYS: dict[str, Any] = {
-    "plain": attend_plainly,
-    "blocks": partial(attend_by_blocks, block=2),
-    "fused": attend_fused,
-}
+WAYS: dict[str, Any] = {"plain": attend_plainly, "blocks": partial(attend_by_blocks, block=2), "fused": attend_fused}
 
 
 class Case:

@@ -109,17 +109,6 @@ def test_one_real_position_is_normalised_to_the_bias(pair):
     assert ours.running_var.isfinite().all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("training", [True, False])
-def test_batch_norm_takes_every_type_that_models_have(dtype, training):
-    norm, x = BatchNorm(M).to(dtype).train(training), given().to(dtype)
-    output = norm(x, REAL)
-    assert output.dtype == norm.running_mean.dtype == norm.running_var.dtype == dtype
-    output.float().square().sum().backward()
-    expected = BatchNorm(M).double().train(training)(x.double(), REAL)
-    torch.testing.assert_close(output[REAL].double(), expected[REAL], rtol=0.05, atol=0.05)
-
-
 def test_padding_of_either_side_has_no_part_in_a_model_s_statistics(make_config):
     """A longer batch has more padding; dropout is off, so that only padding could make a difference."""
     model = Transformer(make_config(norm_kind="batch", norm="pre", embedding_norm=True, dropout=0.0)).double().train()

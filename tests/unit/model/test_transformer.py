@@ -150,8 +150,8 @@ def check(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> None
 
     torch.testing.assert_close(ours.mean, theirs, **EXACT)
     assert ours.token_count == (targets != PAD).sum()
-    (gradient,) = torch.autograd.grad(ours.mean, logits)
-    (expected,) = torch.autograd.grad(theirs, logits)
+    (gradient,) = torch.autograd.grad(3 * ours.mean, logits)  # as a process scales its share of a batch
+    (expected,) = torch.autograd.grad(3 * theirs, logits)
     torch.testing.assert_close(gradient, expected, **EXACT)
     assert (gradient[targets == PAD] == 0).all()
 
@@ -162,13 +162,6 @@ def check(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> None
        smoothing=st.sampled_from([0.0, 0.1, 0.7]))  # fmt: skip
 def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
     check(*batch(rows, size, vocabulary, seed), smoothing)
-
-
-def test_a_scaled_loss_scales_its_gradient():
-    logits, targets = batch(2, 3, 5)
-    (once,) = torch.autograd.grad(label_smoothed_cross_entropy(logits, targets, PAD, 0.1).mean, logits)
-    (thrice,) = torch.autograd.grad(3 * label_smoothed_cross_entropy(logits, targets, PAD, 0.1).mean, logits)
-    torch.testing.assert_close(thrice, 3 * once, **EXACT)
 
 
 def test_all_padding_is_a_loss_of_zero():

@@ -1,28 +1,16 @@
-from pathlib import Path
-
 import pytest
 
 from helpers.tiny_corpus import write_pairs
 
 
 @pytest.fixture
-def write_tsv(tmp_path):
-    """Writes `rows` synthetic sentence pairs that a tiny model can learn."""
-
-    def write(name: str, rows: int, seed: int) -> Path:
-        return write_pairs(tmp_path / name, rows, seed)
-
-    return write
-
-
-@pytest.fixture
-def run_flags(write_tsv, tmp_path):
+def run_flags(tmp_path):
     """Flags of a run that takes seconds; keywords override them."""
 
     def flags(output: str = "run", **overrides: object) -> list[str]:
         values: dict[str, object] = {
-            "train": write_tsv("train.tsv", 200, 1),
-            "valid": write_tsv("valid.tsv", 12, 2),
+            "train": write_pairs(tmp_path / "train.tsv", 200, 1),
+            "valid": write_pairs(tmp_path / "valid.tsv", 12, 2),
             "output": tmp_path / output,
             "vocabulary": "unigram",
             "source_vocabulary_size": 26,

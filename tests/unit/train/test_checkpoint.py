@@ -13,6 +13,7 @@ from translane_server.bundle.manifest import JsonTokenizerEntry, SentencePieceTo
 CONFIG = TransformerConfig(
     source_vocab_size=11, target_vocab_size=13, d_model=8, encoder_layers=1, decoder_layers=1, heads=2, ffn_size=8
 )
+FILES = {"config.json", "model.safetensors", "samples.txt", "source.spm", "target.spm"}
 
 
 @pytest.fixture
@@ -55,10 +56,7 @@ def test_a_tokenizer_json_for_each_side(save, marks):
     start, end = marks
     checkpoint = load_checkpoint(save(tokenizer_kind="tokenizers", source_start=start, source_end=end))
     assert checkpoint.tokenizer.entry == JsonTokenizerEntry(file="source.json", target="target.json", source_eos=end)
-    assert (checkpoint.tokenizer.read("source.json"), checkpoint.tokenizer.read("target.json")) == (
-        b"source",
-        b"target",
-    )
+    assert [checkpoint.tokenizer.read(f"{side}.json") for side in ("source", "target")] == [b"source", b"target"]
     prefixes = {tag: tokens.source_prefix for tag, tokens in checkpoint.languages.templates.source.items()}
     assert prefixes == ({"zh": (CONFIG.bos_id,)} if start else {})
     with pytest.raises(ExportError, match=r"source.json, target.json, and no SentencePiece models"):
@@ -85,16 +83,10 @@ def test_saving_again_replaces_and_leaves_nothing_behind(save, tmp_path):
     directory = save(metadata={"steps": 6})
     assert load_checkpoint(directory).metadata == {"steps": 6}
     assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "source.model", "target.model"}
-    assert sorted(path.name for path in directory.iterdir()) == [
-        "config.json",
-        "model.safetensors",
-        "samples.txt",
-        "source.spm",
-        "target.spm",
-    ]
+    assert {path.name for path in directory.iterdir()} == FILES
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "source.spm", "target.spm", "samples.txt"])
+@pytest.mark.parametrize("name", sorted(FILES))
 def test_a_missing_file_is_named(save, name):
     directory = save()
     (directory / name).unlink()

@@ -10,6 +10,7 @@ import opencc
 import pytest
 import torch
 
+from helpers.tiny_corpus import write_pairs
 from translane_export.train.batches import EncodedPair, collate, plan_batches
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import DataError
@@ -160,8 +161,8 @@ SHARED = Path(__file__).parents[4] / "shared" / "data" / "tatoeba-zh-en"
 
 
 @pytest.fixture
-def sentences(write_tsv):
-    path = write_tsv("text.tsv", 200, 1)
+def sentences(tmp_path):
+    path = write_pairs(tmp_path / "text.tsv", 200, 1)
     return [pair.target for pair in read_parallel_text(path, Columns(), "refuse").pairs]
 
 

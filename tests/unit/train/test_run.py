@@ -177,17 +177,8 @@ def test_epochs_and_patience_end_a_run(run_flags, tmp_path, capfd):
 
 @pytest.mark.slow
 def test_joint_tied_bpe_in_bf16(run_flags, tmp_path):
-    flags = run_flags(
-        vocabulary="bpe",
-        joint_vocabulary=True,
-        source_vocabulary_size=60,
-        tie_embeddings="three-way",
-        precision="bf16",
-        sampling_alpha=0,
-        max_steps=5,
-        norm="pre",
-    )
-    assert main(flags) == 0
+    joint = {"vocabulary": "bpe", "joint_vocabulary": True, "source_vocabulary_size": 60, "tie_embeddings": "three-way"}
+    assert main(run_flags(**joint, precision="bf16", sampling_alpha=0, max_steps=5, norm="pre")) == 0
     checkpoint = load_checkpoint(tmp_path / "run" / "best")
     source, target = checkpoint.tokenizer.sentencepiece_models()
     assert source.read_bytes() == target.read_bytes()

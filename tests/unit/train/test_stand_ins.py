@@ -5,15 +5,7 @@ import torch
 
 from helpers.commands import train as main
 from translane_export.core.checkpoint import load_checkpoint
-from translane_export.train.stand_ins import (
-    Kind,
-    Meaning,
-    Part,
-    Replacements,
-    Replacer,
-    find_parts,
-    learn_lexicon,
-)
+from translane_export.train.stand_ins import Kind, Meaning, Part, Replacements, Replacer, find_parts, learn_lexicon
 from translane_export.train.vocabulary import Vocabulary, train_vocabulary
 from translane_server.text.stand_ins import STAND_INS
 
@@ -24,11 +16,7 @@ LEXICON = {"汤姆": Meaning("Tom", Kind.NAME), "书": Meaning("book", Kind.WORD
     ("source", "target", "found"),
     [
         ("我有12本", "I have 12", [("12", "12", Kind.NUMBER)]),
-        (
-            "10,000 元 7:30",
-            "at 7:30 for 10,000 yen",
-            [("10,000", "10,000", Kind.NUMBER), ("7:30", "7:30", Kind.NUMBER)],
-        ),
+        ("10,000 元 7:30", "7:30, 10,000 yen", [("10,000", "10,000", Kind.NUMBER), ("7:30", "7:30", Kind.NUMBER)]),
         ("从2到2", "from 2 to 2", []),  # twice: nobody knows which is which
         ("3月", "13 March", []),  # a digit of another number
         ("Anna在这", "Anna is here", [("Anna", "Anna", Kind.NAME)]),
@@ -122,8 +110,5 @@ def test_a_checkpoint_without_stand_ins_gets_them(run_flags, tmp_path, tied):
         assert Vocabulary(path).pieces()[-9:] == list(STAND_INS)
     for name, tensor in before.state_dict.items():
         assert torch.allclose(after.state_dict[name][: len(tensor)], tensor, atol=1e-9), name
-    assert (
-        after.config.target_vocab_size
-        == before.config.target_vocab_size + 9
-        == len(after.state_dict["output_projection.weight"])
-    )
+    size = before.config.target_vocab_size + 9
+    assert after.config.target_vocab_size == len(after.state_dict["output_projection.weight"]) == size
