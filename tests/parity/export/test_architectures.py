@@ -86,7 +86,7 @@ def test_every_step(bundles, name):
     for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
         rows = np.arange(len(sources))
         positions = np.clip(step - rows, 0, CAPACITY - 1).astype(np.int32)
-        needs = StepNeeds(vocabularies[1], logits=True)
+        needs = StepNeeds(vocabularies[1] + 9, logits=True)  # more than there are
         candidates = backend.decode_step(targets[rows, positions], positions, needs, keep=step)
         assert candidates.logits is not None
         assert candidates.log_probs is not None

@@ -1,52 +1,27 @@
-"""Keeping a step's attention weights changes nothing else, and a row's depend on that row alone."""
+"""Attention weights of the alignment's graph are PyTorch's, and a row's depend on that row alone."""
 
 import numpy as np
 import pytest
 import torch
 
-from helpers.backend_checks import attention_of, copied
-from helpers.bundles import random_bundle
 from helpers.sessions import open_session
 from translane_export.graphs.encoder_decoder import AlignmentGraph
 from translane_export.graphs.onnx_export import export_graph
 from translane_export.graphs.signatures import bundle_signatures
 from translane_export.model import TransformerConfig
-from translane_server.bundle.bundle import load_bundle
-from translane_server.runtime.backend import StepNeeds
-from translane_server.runtime.ort import OrtBackend
-from translane_server.runtime.sessions import Sessions
-
-CONFIG = {"max_positions": 32, "decoder_layers": 3, "norm": "pre", "heads": 2, "head_size": 24}
 
 
-def alignment_session(config, heads, threads):
-    signature = bundle_signatures(config, torch.float32, alignment=True).alignment
+def alignment_session(config, heads, *, threads=1, dtype=torch.float32, for_cuda=False):
+    signature = bundle_signatures(config, dtype, alignment=True).alignment
     assert signature
-    return open_session(export_graph(AlignmentGraph(config, heads), signature), threads=threads)
-
-
-@pytest.mark.slow
-def test_keeping_a_step_changes_nothing_else_and_a_step_gives_what_is_asked_for(tmp_path):
-    bundle = load_bundle(random_bundle(tmp_path / "bundle", export={"alignment_layer": 2}, **CONFIG))
-    backend = OrtBackend(Sessions(bundle, threads=1), rows=2, source_capacity=8, target_capacity=8)
-    backend.encode([[5, 6, 3], [7, 3]], 0)
-    tokens, positions = np.array([2, 2]), np.zeros(2, np.int32)
-    before = copied(backend.decode_step(tokens, positions, StepNeeds(3, logits=True)))
-    kept = copied(backend.decode_step(tokens, positions, StepNeeds(3, logits=True), 0))
-    assert all(kept[name].tobytes() == before[name].tobytes() for name in ("logits", "log_probs"))
-    np.testing.assert_allclose(attention_of(backend, 2, 1).sum(2), 1, atol=1e-6)
-    best = backend.decode_step(tokens, positions)
-    assert (best.token_ids.shape, best.logits) == ((2, 1), None)
-    size = bundle.manifest.architecture.target_vocab_size
-    every = backend.decode_step(tokens, positions, StepNeeds(num_candidates=size + 9)).token_ids
-    assert np.array_equal(np.sort(every, axis=1), np.tile(np.arange(size), (2, 1)))
+    return open_session(export_graph(AlignmentGraph(config, heads, for_cuda=for_cuda), signature), threads=threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("heads", "head_size"), [(4, 64), (2, 8), (3, 24)])
 def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, head_size):
     config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=heads, head_size=head_size)
-    session = alignment_session(config, range(heads), threads)
+    session = alignment_session(config, range(heads), threads=threads)
     draw = np.random.default_rng(0)
     rows, capacity = 40, 50
     inputs = {
@@ -59,3 +34,30 @@ def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, hea
         chosen = draw.permutation(rows)[:count]
         some = session.run(None, {name: value[chosen] for name, value in inputs.items()})[0]
         assert np.array_equal(some, together[chosen])
+
+
+@pytest.mark.parametrize("heads", [(0, 1, 2, 3), (3, 1)], ids=["all heads", "some heads"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("for_cuda", [True, False])
+def test_attention_weights_are_pytorchs_whatever_lies_behind_a_source(heads, dtype, scaled, for_cuda):
+    config = TransformerConfig(
+        source_vocab_size=9, target_vocab_size=9, heads=4, head_size=8, d_model=32, attention_scale=scaled
+    )
+    session = alignment_session(config, heads, dtype=dtype, for_cuda=for_cuda)
+    draw = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([6, 1, 4], dtype=torch.int32)
+    query = torch.randn(3, 32, generator=draw).to(dtype)
+    keys = torch.randn(3, 4, 6, 8, generator=draw).to(dtype)
+    for row, length in enumerate(lengths.tolist()):
+        keys[row, :, length:] = torch.nan if for_cuda else 100
+    inputs = {"alignment_query": query.numpy(), "source_lengths": lengths.numpy(), "cross_key": keys.numpy()}
+    (attention,) = session.run(None, inputs)
+    assert attention.dtype == np.float32
+    for row, length in enumerate(lengths.tolist()):
+        scores = (keys[row, :, :length].float() @ query[row].float().view(4, 8, 1))[..., 0]  # [H, S]
+        expected = (scores / 8**0.5 if scaled else scores).softmax(-1)[list(heads)].mean(0)
+        np.testing.assert_allclose(
+            attention[row, :length], expected.numpy(), atol=1e-6 if dtype == torch.float32 else 2e-3
+        )
+        assert not attention[row, length:].any()

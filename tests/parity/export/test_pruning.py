@@ -39,10 +39,7 @@ def translations(bundle, beam_size):
 
 @pytest.mark.parametrize("name", ["M2M100", "NLLB-200", "mBART-50"])
 def test_translations_are_those_of_the_whole_model(name, tmp_path, capsys):
-    """Greedily: where the whole model chooses a piece that is gone, nothing can be said.
-
-    With beams, the whole model is one that never chooses such pieces: then its scores are the same, too.
-    """
+    """The whole model is one that never chooses pieces that are gone: then its scores are the same, too."""
     whole = export(FOREIGN_MODELS[name]).bundle
     reader = find_reader(whole.folder)
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
@@ -59,8 +56,6 @@ def test_translations_are_those_of_the_whole_model(name, tmp_path, capsys):
     kept = set(vocabulary.target)
     gone = [id_ for id_ in range(checkpoint.config.target_vocab_size) if id_ not in kept]
     assert len(gone) > 100
-    tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
-    gone_pieces = set(tokenizer.target_pieces(gone))
 
     arguments = [str(whole.folder), "-o", str(settings.output), "--threads", "1", "--languages"]
     texts = ["--vocabulary-from", str(tmp_path / "texts.txt")]
@@ -73,10 +68,6 @@ def test_translations_are_those_of_the_whole_model(name, tmp_path, capsys):
     assert pruned_from["source_vocab_size"] == checkpoint.config.source_vocab_size
     assert main([*arguments, "tlh", "--force"]) == 1
     assert "'tlh' is not a language of the model" in capsys.readouterr().err
-    pairs = list(zip(translations(whole, 1), translations(narrow, 1), strict=True))
-    said = [(old, new) for (old, _), (new, _) in pairs if gone_pieces.isdisjoint(old)]
-    assert said
-    assert all(old == new for old, new in said)
 
     bias = checkpoint.state_dict["output_projection.bias"].clone()
     bias[torch.tensor(gone)] = NEVER

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from helpers.bundles import SOURCES, TARGETS
@@ -11,12 +13,6 @@ LINES = tuple(
 
 
 @pytest.fixture
-def teacher():
-    """The bundled model, whose vocabularies a student can share; not to be written to."""
-    return DEMO
-
-
-@pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.tsv"
     path.write_text("".join(LINES), encoding="utf-8")
@@ -24,22 +20,15 @@ def text(tmp_path):
 
 
 @pytest.fixture
-def flags(teacher, text, tmp_path):
-    """Arguments of a run that takes a moment; keywords override them."""
+def flags(text, tmp_path):
+    """Arguments of a run that takes a moment; keywords override them. A student can share DEMO's vocabularies."""
 
-    def flags(output: str = "out", **overrides: object) -> list[str]:
-        values: dict[str, object] = {
-            "train": text,
-            "output": tmp_path / output,
-            "max_length": 24,
-            "max_ratio": 1000,
-            "max_batch_size": 8,
-            "threads": 1,
-            **overrides,
-        }
+    def flags(output: str = "out", *, teacher: Path = DEMO, **overrides: object) -> list[str]:
+        limits = {"max_length": 24, "max_ratio": 1000, "max_batch_size": 8, "threads": 1}
+        values = {"train": text, "output": tmp_path / output, **limits, **overrides}
         given = [
             f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}") for name, value in values.items()
         ]
-        return ["distill", str(values.get("teacher", teacher)), *(flag for flag in given if "--teacher" not in flag)]
+        return ["distill", str(teacher), *given]
 
     return flags

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from helpers.bundles import SOURCES, TARGETS
+from helpers.demo import DEMO
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
@@ -34,9 +35,9 @@ def _pairs(output: Path) -> list[list[str]]:
     return [line.split("\t") for line in (output / "train.tsv").read_text(encoding="utf-8").splitlines()]
 
 
-def test_each_different_source_gets_the_translation_that_the_engine_gives_it(flags, tmp_path, teacher, capfd):
+def test_each_different_source_gets_the_translation_that_the_engine_gives_it(flags, tmp_path, capfd):
     assert main(flags(beam_size=1)) == 0
-    bundle = load_bundle(teacher)
+    bundle = load_bundle(DEMO)
     tokenizer = load_tokenizer(bundle)
     ids = translate_greedily(bundle, tokenizer.encode(SOURCES), (), 1)
     assert _pairs(tmp_path / "out") == [list(pair) for pair in zip(SOURCES, tokenizer.decode(ids), strict=True)]
@@ -46,15 +47,15 @@ def test_each_different_source_gets_the_translation_that_the_engine_gives_it(fla
     assert "10 translations; 0 sources left out" in out
 
 
-def test_the_student_starts_from_the_teacher_and_trains(flags, tmp_path, teacher):
+def test_the_student_starts_from_the_teacher_and_trains(flags, tmp_path):
     out = tmp_path / "out"
     assert main(flags(beam_size=2, ffn_size=48)) == 0
-    student, origin = load_checkpoint(out / "student"), read_bundle(teacher)
+    student, origin = load_checkpoint(out / "student"), read_bundle(DEMO)
     assert (student.config.encoder_layers, student.config.decoder_layers, student.config.ffn_size) == (3, 1, 48)
     assert student.languages == origin.languages
     for name in ("encoder.layers.1.self_attention.q_proj.weight", "decoder.layers.0.cross_attention.out_proj.weight"):
         assert torch.equal(student.state_dict[name], origin.state_dict[name])
-    assert (out / "student" / "source.spm").read_bytes() == (teacher / "source.spm").read_bytes()
+    assert (out / "student" / "source.spm").read_bytes() == (DEMO / "source.spm").read_bytes()
     settings = tomllib.loads((out / "student.toml").read_text(encoding="utf-8"))
     assert settings["train"] == str(out / "train.tsv")
     (tmp_path / "valid.tsv").write_text(f"{SOURCES[0]}\t{TARGETS[0]}\n", encoding="utf-8")
@@ -157,8 +158,8 @@ def test_a_hugging_face_folder_teaches(flags, tmp_path, text, capfd):
     assert "teacher: comes from another teacher; another --output starts anew" in capfd.readouterr().err
 
 
-def test_a_bundle_for_gpus_alone_is_refused(flags, tmp_path, teacher, capfd):
-    other = shutil.copytree(teacher, tmp_path / "other")
+def test_a_bundle_for_gpus_alone_is_refused(flags, tmp_path, capfd):
+    other = shutil.copytree(DEMO, tmp_path / "other")
     manifest = json.loads((other / "manifest.json").read_text(encoding="utf-8"))
     (other / "manifest.json").write_text(json.dumps({**manifest, "precision": "bf16", "weight_storage": "bfloat16"}))
     assert main(flags(teacher=other)) == 1

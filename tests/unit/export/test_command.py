@@ -152,6 +152,7 @@ PRECISIONS = "it should be one of fp32, fp16, bf16, int8, or different ones"
         (["--precison", "fp16"], 2, "unknown argument --precison"),
         *((["--precision", text], 2, f"--precision: {PRECISIONS}") for text in ("fp8", "fp16,", "int8,int8", "")),
         (["--name", "a name"], 2, "--name"),
+        (["--target-language", "en_GB"], 2, "--target-language: it should be a BCP-47 tag such as zh or pt-BR, not "),
         (["--format", "torchscript", "--precision", "int8"], 1, "int8 is a precision of ONNX bundles"),
         (["--precision", "fp16", "--weight-storage", "float32"], 1, "leave --weight-storage out"),
         (["--format", "torchscript", "--weight-storage", "float16"], 1, "leave --weight-storage out"),

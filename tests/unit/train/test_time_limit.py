@@ -12,7 +12,7 @@ from translane_export.train.evaluate import evaluate_model
 from translane_export.train.log import read_history
 from translane_export.train.settings import ENV_PREFIX, TrainSettings
 from translane_export.train.state import TimeLimit, save_state
-from translane_export.train.trainer import Outcome, Trainer
+from translane_export.train.trainer import Trainer
 from translane_export.train.update import Updater
 from translane_server.settings.loader import load_settings
 
@@ -38,37 +38,6 @@ class Clock:
         return taking_time
 
 
-@pytest.fixture
-def timed_run(run_flags, tmp_path, monkeypatch):
-    """Trains for some minutes with made-up durations: a second a step, others as given.
-
-    Returns what came of the run, how long it took [seconds], and the steps of its validations.
-    """
-
-    def train(minutes: float, validation: Callable[[int], float], every: int) -> tuple[Outcome, float, list[int]]:
-        clock = Clock()
-        argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, valid_every=every)
-        settings = load_settings(TrainSettings, argv, {}, prog="translane train", env_prefix=ENV_PREFIX)
-        assert settings.train
-        assert settings.valid
-        assert settings.output
-        settings.output.mkdir(exist_ok=True)
-        texts = read_texts(settings, settings.train, settings.valid)
-        limit = TimeLimit(minutes * 60, clock)
-        with monkeypatch.context() as patch:
-            run = Trainer(settings, build_corpus(settings, *texts, settings.output), settings.output, limit=limit)
-            patch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
-            slow = clock.slow(evaluate_model, lambda: validation(run._state.step))
-            patch.setattr(f"{trainer.__name__}.evaluate_model", slow)
-            patch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: 2.0))
-            outcome = run.run()
-        records = read_history(settings.output / "history.jsonl")
-        validated = [record["step"] for record in records if record["kind"] == "validation"]
-        return outcome, clock.now - 50, validated
-
-    return train
-
-
 @pytest.mark.parametrize(
     ("minutes", "validation", "every", "least"),
     [
@@ -76,8 +45,25 @@ def timed_run(run_flags, tmp_path, monkeypatch):
         (1.5, lambda step: 5 + step / 10, 20, 60),  # validations that get slower still fit
     ],
 )
-def test_the_last_validation_ends_within_the_time(timed_run, minutes, validation, every, least):
-    outcome, seconds, validated = timed_run(minutes, validation, every)
+def test_the_last_validation_ends_within_the_time(run_flags, monkeypatch, minutes, validation, every, least):
+    """Durations are made up: a second a step, two for what is saved, and those of validations."""
+    clock = Clock()
+    argv = run_flags(max_steps=0, patience=0, max_minutes=minutes, valid_every=every)
+    settings = load_settings(TrainSettings, argv, {}, prog="translane train", env_prefix=ENV_PREFIX)
+    assert settings.train
+    assert settings.valid
+    assert settings.output
+    settings.output.mkdir()
+    texts = read_texts(settings, settings.train, settings.valid)
+    limit = TimeLimit(minutes * 60, clock)
+    run = Trainer(settings, build_corpus(settings, *texts, settings.output), settings.output, limit=limit)
+    monkeypatch.setattr(Updater, "update", clock.slow(Updater.update, lambda: 1.0))
+    slow = clock.slow(evaluate_model, lambda: validation(run._state.step))
+    monkeypatch.setattr(f"{trainer.__name__}.evaluate_model", slow)
+    monkeypatch.setattr(f"{trainer.__name__}.save_state", clock.slow(save_state, lambda: 2.0))
+    outcome, seconds = run.run(), clock.now - 50
+    records = read_history(settings.output / "history.jsonl")
+    validated = [record["step"] for record in records if record["kind"] == "validation"]
     assert outcome.reason == f"{minutes:g} minutes are over"
     assert validated[-1] == outcome.step > 0
     assert len(validated) > 1
