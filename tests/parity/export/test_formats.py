@@ -105,9 +105,6 @@ def test_torchscript(tmp_path, precision):
         torch.testing.assert_close(log_probs, logits.log_softmax(-1).gather(1, ids))
 
 
-# A bundle read back is the model it was exported from, and exports to the same bundle again.
-
-
 SMALL: dict[str, Any] = {"d_model": 16, "ffn_size": 16, "encoder_layers": 1, "decoder_layers": 2, "max_positions": 16}
 GRAPHS = ("encoder.onnx", "decoder.onnx", "alignment.onnx", "weights.bin")
 

@@ -42,11 +42,6 @@ def test_layers_are_spread_from_the_first_to_the_last(theirs, ours, layers):
     assert spread(theirs, ours) == layers
 
 
-def test_a_student_of_the_teachers_sizes_is_the_teacher():
-    teacher = random_model(TEACHER)
-    assert torch.equal(_logits(_student(teacher)), _logits(teacher))
-
-
 def test_a_student_has_the_layers_it_is_said_to_have():
     teacher = random_model(TEACHER)
     student = _student(teacher, encoder_layers=2, decoder_layers=1)
@@ -80,9 +75,6 @@ def test_units_without_weight_are_the_first_to_go(gated):
 )
 def test_only_layers_and_inner_sizes_may_differ(sizes, possible):
     assert inherits(TEACHER.changed(**sizes), TEACHER) is possible
-
-
-# Which pair of a source a student learns from.
 
 
 ENGLISH = ["It is a dog.", "He has a cat.", "I have a cat.", "I have a cat ."]
@@ -119,9 +111,6 @@ def test_pairs_that_teach_mistakes_are_left_out(source, source_pieces, translati
 def test_the_closest_translation_is_taken(language, texts, reference, chosen):
     bleu = BLEU(tokenize=bleu_tokenizer(language), effective_order=True)
     assert closest(bleu, texts, reference) == texts[chosen]
-
-
-# The settings of `translane distill`, and their documentation.
 
 
 NEEDED = ["models/zh-en", "--train=a.tsv", "--output=out"]

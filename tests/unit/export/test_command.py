@@ -274,9 +274,6 @@ def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, 
     assert "the exported model does not load" in fails(checkpoint, "-o", tmp_path / "bundle")
 
 
-# --decoding-defaults, from text to the defaults of a bundle.
-
-
 @pytest.mark.parametrize(
     ("text", "defaults"),
     [
@@ -290,7 +287,7 @@ def test_a_graph_that_does_not_load_leaves_nothing(checkpoint, tmp_path, fails, 
         ("", {}),
     ],
 )
-def test_text(text, defaults):
+def test_decoding_defaults_are_read_from_text(text, defaults):
     found = read_defaults(text)
     assert found == SearchDefaults(**defaults)
     assert read_defaults(str(found)) == found
@@ -312,7 +309,7 @@ def test_text(text, defaults):
         ("\x1b[2J=1", r"'\x1b[2J' is none of"),
     ],
 )
-def test_wrong_text_is_one_sentence(text, problem):
+def test_wrong_decoding_defaults_are_one_sentence(text, problem):
     message = refusal(SettingsError, load, ["--decoding-defaults", text])
     assert message.startswith("--decoding-defaults: ")
     assert problem in message
@@ -324,7 +321,7 @@ def load(flags):
     )
 
 
-def test_where_it_may_come_from(tmp_path):
+def test_decoding_defaults_may_come_from_a_file(tmp_path):
     expected, file = SearchDefaults(beam_size=4, length_penalty=0.6), tmp_path / "settings.toml"
     for value in ('"beam_size=4,length_penalty=0.6"', "{ beam_size = 4, length_penalty = 0.6 }"):
         file.write_text(f"decoding_defaults = {value}\n")

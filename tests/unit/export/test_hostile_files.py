@@ -132,9 +132,6 @@ def test_no_parameter_is_filled_with_random_numbers_before_its_weights_come(fold
     assert torch.equal(torch.get_rng_state(), before)
 
 
-# Files of PyTorch that are cut off anywhere, and memory that ends: one sentence each.
-
-
 NAME = "pytorch_model.bin"
 
 

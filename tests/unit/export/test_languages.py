@@ -97,9 +97,6 @@ def test_a_bundle_is_named_by_the_languages_that_are_set(checkpoint, tmp_path, c
     assert "zh-Hans → en-GB" in (output / "README.md").read_text(encoding="utf-8")
 
 
-# Tensors that no weight is are refused by what they are, before anything looks at their numbers.
-
-
 ONES = torch.ones(4, 6)
 
 

@@ -186,9 +186,6 @@ def test_an_output_of_parts_is_replaced_where_nothing_else_is_in_it(tmp_path):
         check_replaceable(output, force=True, markers=MARKERS, parts=("fp16", "int8"))
 
 
-# An export that a signal ends is one sentence, and a signal for the command reaches the export.
-
-
 SCRIPT = """
 import os, signal, sys, time
 from translane_export.command import supervise

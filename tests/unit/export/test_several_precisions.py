@@ -97,9 +97,6 @@ def test_several_precisions_make_a_bundle_each(checkpoint, tmp_path, capsys):
     assert (output / "int8" / "manifest.json").read_bytes() == before
 
 
-# Graphs that are exported without a decomposition are the same as with one, and others are decomposed.
-
-
 CONFIG = TransformerConfig(**{**SMALL_SIZES, "decoder_layers": 1, **ARCHITECTURES["T5 v1.1"]})
 SIGNATURES = bundle_signatures(CONFIG, torch.float32, alignment=True)
 

@@ -61,9 +61,6 @@ def test_coverage():
     assert found == (0.75, 3.0)
 
 
-# IBM model 1.
-
-
 def plain_model_1(pairs, empty, rounds):
     probability: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     for _ in range(rounds):

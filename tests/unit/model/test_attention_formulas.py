@@ -80,9 +80,6 @@ def test_grouped_heads_and_either_denominator(groups, one):
     torch.testing.assert_close(ours(given, one_in_denominator=one), by_loops(given, one=one), **EXACT)
 
 
-# ---- relative vectors ----
-
-
 def relative_embeddings(*, clipped: bool, shared: bool, window: int = 3) -> RelativeVectors:
     return RelativeVectors(window=window, tables=1 if shared else H, key_size=D, value_size=V, clipped=clipped).double()
 
@@ -109,9 +106,6 @@ def test_relative_vectors_join_keys_and_values(clipped, shared, window):
     torch.testing.assert_close(ours(given, relative=relative), expected, **EXACT)
 
 
-# ---- what distance does to scores ----
-
-
 def test_the_proximal_bias_falls_with_the_logarithm_of_the_distance():
     given, bias = inputs(), ProximalBias().double()
     expected = by_loops(given, bias=lambda head, i, j: -np.log1p(abs(i - j)))
@@ -134,9 +128,6 @@ def test_alibi_s_other_slopes_lie_between_those_of_powers_of_two(heads, below):
     assert len(set(slopes)) == heads
 
 
-# ---- what a query sees ----
-
-
 @pytest.mark.parametrize("length", [1, 2, 8, 40])
 @pytest.mark.parametrize("causal", [False, True])
 def test_block_local_attention_ends_on_either_side(length, causal):
@@ -146,18 +137,12 @@ def test_block_local_attention_ends_on_either_side(length, causal):
     torch.testing.assert_close(ours(given, rules), expected, **EXACT)
 
 
-# ---- softmax₁ ----
-
-
 def test_softmax1_attends_to_nothing_where_all_scores_are_very_negative():
     scores = torch.full((2, 5), -200.0, dtype=torch.float64)
     assert normalize_scores(scores, one_in_denominator=True).max() < 1e-80
     assert normalize_scores(scores).sum(-1).tolist() == pytest.approx([1, 1])
     enormous = torch.tensor([1e30, 3.0])  # whose exponential no float holds
     assert normalize_scores(enormous, one_in_denominator=True).tolist() == [1, 0]
-
-
-# ---- its module ----
 
 
 @pytest.mark.parametrize("proximal", [False, True])

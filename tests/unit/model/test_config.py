@@ -124,9 +124,6 @@ def test_any_values_make_a_model_or_are_refused_by_name(values):
     assert attention.v_proj.out_features == config.key_value_heads * config.value_dim
 
 
-# Every architecture and variant, as a whole model: what may depend on what, gradients, and what is saved.
-
-
 # longer than every window, so that there is something to hide
 SOURCE_LENGTHS, TARGET_LENGTHS = torch.tensor([13, 6, 1]), torch.tensor([5, 11, 3])
 EXACT: dict[str, Any] = {"rtol": 1e-12, "atol": 1e-12}

@@ -31,9 +31,6 @@ def test_positions_up_to_the_limit_and_no_further(make_config, kind):
         embedding(torch.full((2, 6), 4))
 
 
-# Rotary positions are products of complex numbers.
-
-
 B, H = 2, 4
 
 
@@ -57,9 +54,6 @@ def test_rotary_positions_multiply_complex_numbers(interleaved, size, base):
     at = torch.stack([expected[row, :, at] for row, at in enumerate(rows)])
     torch.testing.assert_close(rotary(picked, rows), at, rtol=0, atol=1e-6)
     assert torch.equal(rotary(x)[0, 0, 0], x[0, 0, 0])
-
-
-# Near keys have scalars of their own, far ones share them, and beyond the limit all are alike.
 
 
 @pytest.mark.parametrize(("buckets", "furthest"), [(4, 3), (6, 17), (8, 20), (32, 128), (32, 17)])

@@ -87,9 +87,6 @@ def test_initialisation(make_config):
     assert all(module.bias.abs().max() == 0 for module in model.modules() if isinstance(module, nn.Linear))
 
 
-# Greedy decoding.
-
-
 CONFIG = TransformerConfig(**SMALL_SIZES | {"max_positions": 30, "dropout": 0.5})
 
 
@@ -128,9 +125,6 @@ def test_other_markers_and_suppressed_ids_are_the_models():
     assert ids[0] not in greedy_decode(suppressing, [[7, *source]], complete=True)[0]
 
 
-# The loss is that of PyTorch, for padding and gradients, too.
-
-
 PAD = 0
 
 
@@ -160,7 +154,7 @@ def check(logits: torch.Tensor, targets: torch.Tensor, smoothing: float) -> None
 @example(rows=3, size=401, vocabulary=1001, seed=0, smoothing=0.1)  # rows that do not fit a cache at once
 @given(rows=st.integers(1, 3), size=st.integers(2, 5), vocabulary=st.integers(2, 9), seed=st.integers(0, 99),
        smoothing=st.sampled_from([0.0, 0.1, 0.7]))  # fmt: skip
-def test_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
+def test_the_loss_equals_torch_with_padding_and_gradient(rows, size, vocabulary, seed, smoothing):
     check(*batch(rows, size, vocabulary, seed), smoothing)
 
 
@@ -185,9 +179,6 @@ def test_half_precision_logits_are_summed_in_float32():
     torch.testing.assert_close(result.mean.double(), expected.mean, rtol=1e-6, atol=0)
     assert half.grad is not None
     assert half.grad.dtype == torch.bfloat16
-
-
-# What queries see: windows are those of the package `local-attention`, with padding and other rules.
 
 
 def differences(draw: random.Random) -> int:
@@ -219,11 +210,8 @@ def test_windows_are_those_of_the_package_local_attention(seed):
     assert sum(differences(draw) for _ in range(300)) == 0
 
 
-# The simpler simple recurrent unit against its equations, position by position.
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 13])
-def test_all_positions_at_once_are_a_loop_over_them(make_config, size):
+def test_all_positions_of_a_recurrent_unit_at_once_are_a_loop_over_them(make_config, size):
     unit = SSRU(make_config(decoder_unit="ssru")).double()
     x = torch.randn(3, size, unit.cell_proj.in_features, dtype=torch.float64, requires_grad=True)
     cell, outputs = torch.zeros_like(x[:, 0]), []

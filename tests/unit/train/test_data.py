@@ -67,9 +67,6 @@ def test_unreadable_files_are_named(tmp_path):
         read_parallel_text(tmp_path / "empty.tsv", Columns(), "skip")
 
 
-# Batches of similar or of all lengths.
-
-
 def _pairs(count: int) -> list[EncodedPair]:
     draw = random.Random(1)
     return [EncodedPair([9] * draw.randint(1, 30), [9] * draw.randint(1, 30)) for _ in range(count)]
@@ -122,9 +119,6 @@ def test_collate_pads_and_marks():
     assert batch.source_ids.dtype == torch.int64
 
 
-# Segmentations that are drawn.
-
-
 TEXTS = ["banana bandana", "a band", "", "an abandoned banana"]
 
 
@@ -151,9 +145,6 @@ def test_draws_follow_the_smoothed_distribution(vocabulary):
     counts = Counter(map(tuple, drawn))
     for segmentation, weight in zip(segmentations, weights, strict=True):
         assert counts[tuple(segmentation.ids)] / 4000 == pytest.approx(weight / sum(weights), abs=0.03)
-
-
-# Vocabularies.
 
 
 SIZES: dict[VocabularyKind, int] = {"unigram": 30, "bpe": 60, "char": 60, "word": 60}

@@ -169,9 +169,6 @@ def test_a_finished_run_is_resumed_without_training(run_flags, tmp_path, capfd):
     assert all(torch.equal(later[name], tensor) for name, tensor in state.items())
 
 
-# Settings that are refused.
-
-
 NEEDED = ["--train=a.tsv", "--valid=b.tsv", "--output=run", "--source-language=zh-Hans", "--target-language=en"]
 
 

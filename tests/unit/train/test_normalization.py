@@ -60,9 +60,6 @@ def test_simplifying_twice_changes_nothing():
     assert normalizer.normalize(once).removeprefix("▁") == once
 
 
-# Word vectors.
-
-
 PIECES = ["<pad>", "<unk>", "▁cat", "cat", "▁", "猫", "dog"]
 
 

@@ -223,9 +223,6 @@ def test_failures_are_one_sentence(run_flags, capfd, overrides, code, sentence):
     assert sentence in last
 
 
-# The learning rate. Updates are tested above, and in `test_parallel.py`.
-
-
 @pytest.mark.parametrize(
     ("warmup", "total", "cooldown", "rates"),
     [
@@ -234,13 +231,10 @@ def test_failures_are_one_sentence(run_flags, capfd, overrides, code, sentence):
         (9, 100, 19, {1: 1 / 9, 36: 0.5, 81: 1 / 3, 91: (9 / 91) ** 0.5 / 2, 100: 0.3 / 20, 101: 0}),
     ],
 )
-def test_rates(warmup, total, cooldown, rates):
+def test_rates_of_learning(warmup, total, cooldown, rates):
     """A cool-down ends at almost nothing, and changes nothing before."""
     schedule = WarmupInverseSqrt(1.0, warmup, total, cooldown)
     assert {step: schedule.rate(step) for step in rates} == pytest.approx(rates)
-
-
-# What a test set scores.
 
 
 def test_scores_are_sacrebleus_and_signed():

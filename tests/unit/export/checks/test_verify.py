@@ -228,9 +228,6 @@ def test_sources_are_the_samples_that_fit_and_random_ones_of_many_lengths(model,
     assert sources == verification_sources([[5, 6, 3], [], [4] * 40], model.config, 12)
 
 
-# A greedy graph that chooses other tokens than the decoder's graph is no bundle's.
-
-
 def tokens_of(backend, sources, **options):
     return [decode.tokens for decode in record_decodes(backend, backend.model.config, sources, **options)]
 

@@ -107,9 +107,6 @@ def test_bad_input_is_one_sentence(explain, tiny, tmp_path):
         assert not (tmp_path / "seen").exists()
 
 
-# A profile is added up by operator: nodes within nodes count once, and first and slow runs do not count.
-
-
 def run(start, duration):
     return {"cat": "Session", "name": "model_run", "ts": start, "dur": duration, "args": {}}
 
@@ -155,9 +152,6 @@ def test_a_bundles_graphs_are_profiled(findings):
     assert "GroupQueryAttention" in {each.operator for each in encoder.operators}
 
 
-# The tables of positions are the model's own.
-
-
 def tables(**config):
     model = random_model(TransformerConfig(**{**SMALL_SIZES, **config}))
     return model, position_tables(model)
@@ -197,9 +191,6 @@ def test_what_attention_knows_of_positions_is_shown():
     _, found = tables(positions="none", relative_window=3)
     assert [table.values.shape for table in found] == [(8, 7)]
     assert tables(positions="none")[1] == ()
-
-
-# What is recorded of attention is what the attentions use, and the shapes on a token's way are what they say.
 
 
 SOURCE, FED = [5, 6, 7, 3], [2, 9, 11]

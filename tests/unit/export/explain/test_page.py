@@ -109,9 +109,6 @@ console.log(JSON.stringify([[...weightsOf(kind, 1, 0)], [...weightsOf(kind, 1, k
     assert np.abs(mean - kind.weights[1].mean(0)).max() < 1e-4
 
 
-# The translation is the server's, and what cannot be translated is refused with a name.
-
-
 @pytest.fixture(scope="module")
 def opened(tiny):
     bundle = load_bundle(tiny)

@@ -216,9 +216,6 @@ def test_words_have_no_smaller_pieces(tmp_path):
         plan_pruning(settings(tmp_path), whole)
 
 
-# `--languages` keeps some languages of a model of many.
-
-
 NLLB = Languages(
     source=language_codes.NLLB200,
     target=language_codes.NLLB200,

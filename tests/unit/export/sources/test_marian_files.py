@@ -97,9 +97,6 @@ def test_a_long_line_takes_no_long_time_and_loses_nothing(written, name):
         read_ids(written[:-1])
 
 
-# Arrays.
-
-
 def test_numbers_are_numpys(tmp_path):
     arrays: dict[str, Any] = {
         "a": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -225,9 +225,6 @@ def test_modules_that_are_not_supported(tmp_path, change, sentence):
     assert list(tmp_path.iterdir()) == []
 
 
-# Lists of words.
-
-
 SPECIAL = SpecialWords(pad="PAD", unk="?", start="BOS", end="EOS")
 SOURCE_LIST = ("PAD", "?", "BOS", "EOS", "der", "hund", ".", "über")
 TARGET_LIST = ("PAD", "?", "BOS", "EOS", "the", "dog", "!", " ", "a b")
