@@ -41,31 +41,30 @@ def test_tags():
     assert [text for text in (*TAGS, *NO_TAGS) if is_tag(text)] == [*TAGS]
 
 
-def test_templates_are_of_the_new_tags():
-    tokens = LanguageTokens(source_prefix=(0,)), LanguageTokens(forced=(3,))
-    templates = LanguageTemplates(source={"und": tokens[0]}, target={"und": tokens[1]})
-    found = choose(Languages(source=("und",), target=("und",), templates=templates), source="en", target="pt-BR")
-    assert (found.source, found.target) == (("en",), ("pt-BR",))
-    assert found.templates.source == {"en": tokens[0]}
-    assert found.templates.target == {"pt-BR": tokens[1]}
+UND = {"source": {"und": LanguageTokens(source_prefix=(0,))}, "target": {"und": LanguageTokens(forced=(3,))}}
+NAMELESS = Languages(source=("und",), target=("und",), templates=LanguageTemplates(**UND))
+RENAMED = {"source": {"en": UND["source"]["und"]}, "target": {"pt-BR": UND["target"]["und"]}}
+FRENCH, DUTCH = PREFIXES["en"]["fr"], "translate English to Dutch: "
 
 
-def test_pairs_are_of_the_new_source():
-    assert choose(T5, source="en-GB").templates.pair_prefixes == {"en-GB": PREFIXES["en"]}
-
-
-@pytest.mark.parametrize("prefix", [PREFIXES["en"]["fr"], "translate English to French:"])
-def test_the_prefix_of_a_pair_is_of_its_languages(prefix):
-    found = choose(T5, source_prefix=prefix)
-    assert (found.source, found.target) == (("en",), ("fr",))
-    assert found.templates == LanguageTemplates(text_prefix=prefix)
-
-
-@pytest.mark.parametrize("prefix", ["translate English to Dutch: ", ""])
-def test_another_prefix_is_of_languages_that_settings_name(prefix):
-    assert choose(T5, source_prefix=prefix).target == ("und",)
-    found = choose(T5, source_prefix=prefix, source="en", target="nl")
-    assert (found.source, found.target, found.templates.text_prefix) == (("en",), ("nl",), prefix)
+@pytest.mark.parametrize(
+    ("languages", "settings", "source", "target", "templates"),
+    [
+        (NAMELESS, {"source": "en", "target": "pt-BR"}, "en", ["pt-BR"], RENAMED),
+        (T5, {"source": "en-GB"}, "en-GB", ["de", "fr"], {"pair_prefixes": {"en-GB": PREFIXES["en"]}}),
+        (T5, {"source_prefix": FRENCH}, "en", ["fr"], {"text_prefix": FRENCH}),
+        (T5, {"source_prefix": FRENCH.strip()}, "en", ["fr"], {"text_prefix": FRENCH.strip()}),
+        # another prefix is of languages that settings name
+        (T5, {"source_prefix": DUTCH}, "und", ["und"], {"text_prefix": DUTCH}),
+        (T5, {"source_prefix": ""}, "und", ["und"], {"text_prefix": ""}),
+        (T5, {"source_prefix": DUTCH, "source": "en", "target": "nl"}, "en", ["nl"], {"text_prefix": DUTCH}),
+        (T5, {"source_prefix": "", "source": "en", "target": "nl"}, "en", ["nl"], {"text_prefix": ""}),
+    ],
+)
+def test_templates_are_of_the_languages_that_are_chosen(languages, settings, source, target, templates):
+    found = choose(languages, **settings)
+    assert (found.source, [*found.target]) == ((source,), target)
+    assert found.templates == LanguageTemplates(**templates)
 
 
 def test_one_tag_does_not_stand_for_several_languages(tmp_path):
