@@ -72,27 +72,19 @@ def _pairs(count: int) -> list[EncodedPair]:
     return [EncodedPair([9] * draw.randint(1, 30), [9] * draw.randint(1, 30)) for _ in range(count)]
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_each_pair_comes_once_and_batches_keep_to_their_size(mixed):
-    pairs = _pairs(5000)
-    plan = plan_batches(pairs, max_tokens=2000, seed=1, epoch=0, mixed=mixed)
-    assert sorted(row for rows in plan for row in rows) == list(range(5000))
-    assert all(len(rows) * max(pairs[row].width for row in rows) <= 2000 for rows in plan)
-
-
-def test_a_batch_holds_similar_lengths():
-    pairs = _pairs(5000)
-    plan = plan_batches(pairs, max_tokens=500, seed=1, epoch=0)
-    spreads = [max(n) - min(n) for n in ([len(pairs[row].target) for row in rows] for rows in plan)]
-    assert sum(spreads) / len(spreads) < 1
-
-
-def test_mixed_batches_hold_all_lengths():
+@pytest.mark.parametrize(("mixed", "size"), [(False, 500), (True, 2000)])
+def test_each_pair_comes_once_in_batches_of_similar_or_of_all_lengths(mixed, size):
     """A batch norm learns the length of a translation from batches that are sorted by it."""
     pairs = _pairs(5000)
-    plan = plan_batches(pairs, max_tokens=2000, seed=1, epoch=0, mixed=True)
-    means = [sum(len(pairs[row].target) for row in rows) / len(rows) for rows in plan]
-    assert 10 < min(means) < max(means) < 21
+    plan = plan_batches(pairs, max_tokens=size, seed=1, epoch=0, mixed=mixed)
+    assert sorted(row for rows in plan for row in rows) == list(range(5000))
+    assert all(len(rows) * max(pairs[row].width for row in rows) <= size for rows in plan)
+    lengths = [[len(pairs[row].target) for row in rows] for rows in plan]
+    if mixed:
+        means = [sum(each) / len(each) for each in lengths]
+        assert 10 < min(means) < max(means) < 21
+    else:
+        assert sum(max(each) - min(each) for each in lengths) / len(plan) < 1
 
 
 def test_a_pair_longer_than_a_batch_gets_its_own():

@@ -42,31 +42,20 @@ def model_of(sizes, *, scaled=(), by=1e6, zeroed=()):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "scaled", "where"),
+    ("sizes", "kind", "module", "scaled", "within"),
     [
-        (
-            SMALL_SIZES,
-            ["decoder.layers.1.feed_forward.up_proj.weight"],
-            "output of decoder.layers.1.feed_forward.up_proj",
-        ),
-        (
-            SMALL_SIZES,
-            ["decoder.layers.1.self_attention.q_proj.weight", "decoder.layers.1.self_attention.k_proj.weight"],
-            "scores of decoder.layers.1.self_attention",
-        ),
-        (
-            GATED,
-            ["encoder.layers.0.feed_forward.gate_proj.weight", "encoder.layers.0.feed_forward.up_proj.weight"],
-            "input of encoder.layers.0.feed_forward.down_proj",
-        ),
-        (SMALL_SIZES, ["output_projection.weight"], "output of output_projection"),
+        (SMALL_SIZES, "output", "decoder.layers.1.feed_forward", ["up_proj"], ".up_proj"),
+        (SMALL_SIZES, "scores", "decoder.layers.1.self_attention", ["q_proj", "k_proj"], ""),
+        (GATED, "input", "encoder.layers.0.feed_forward", ["gate_proj", "up_proj"], ".down_proj"),
+        (SMALL_SIZES, "output", "output_projection", [], ""),
     ],
     ids=["projection", "scores", "gate", "logits"],
 )
-def test_the_largest_number_is_found_where_it_is(sizes, scaled, where):
+def test_the_largest_number_is_found_where_it_is(sizes, kind, module, scaled, within):
     assert largest_of(model_of(sizes)).value < 1e3
-    largest = largest_of(model_of(sizes, scaled=scaled))
-    assert largest.tensor == where
+    names = [f"{module}.{name}.weight" for name in scaled] or [f"{module}.weight"]
+    largest = largest_of(model_of(sizes, scaled=names))
+    assert largest.tensor == f"{kind} of {module}{within}"
     assert largest.value > 1e3
 
 
