@@ -1,5 +1,7 @@
 """Whatever a published architecture is made of, its graphs are PyTorch's equals: every step, batch and format."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -75,13 +77,8 @@ def test_every_step(bundles, name):
             logits = model.decode(torch.from_numpy(target[None]), memory, length)[0]
         expected.append([ranked(model, step) for step in logits])
         attended.append(weights[bundle.manifest.alignment.layer][0].mean(0).numpy())  # [T, S]
-    backend = OrtBackend(
-        Sessions(bundle, threads=2),
-        rows=len(sources),
-        source_capacity=CAPACITY,
-        target_capacity=CAPACITY,
-        encode_tokens=64,
-    )
+    sizes: dict[str, Any] = {"rows": len(sources), "source_capacity": CAPACITY, "target_capacity": CAPACITY}
+    backend = OrtBackend(Sessions(bundle, threads=2), encode_tokens=64, **sizes)
     backend.encode(sources, 0)
     for step in range(CAPACITY + len(sources) - 1):  # row r is r tokens behind row 0
         rows = np.arange(len(sources))
@@ -135,12 +132,8 @@ def test_alone_and_batched_are_the_same_to_the_bit(bundles, name, threads):
     inputs["source_lengths"] = draw.integers(1, CAPACITY, rows).astype(np.int32)
 
     def run(chosen):
-        some = {tensor: value[chosen] for tensor, value in inputs.items()}
-        return decoder.run(
-            None,
-            some
-            | {"num_candidates": np.array([4]), "with_candidates": np.array(True), "with_log_probs": np.array(True)},
-        )
+        asked = {"num_candidates": np.array([4]), "with_candidates": np.array(True), "with_log_probs": np.array(True)}
+        return decoder.run(None, asked | {tensor: value[chosen] for tensor, value in inputs.items()})
 
     together = run(np.arange(rows))
     for count in (1, 1, 2, 3, 5, 8, 17, 32):

@@ -120,7 +120,6 @@ def test_fxtranslate_and_the_reference_translate_the_same_but_for_rounding(tools
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of the reference
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_made_students_translate_as_the_reference_and_fxtranslate(tools, tmp_path, monkeypatch, seed):
-    """Prints how many lines are the same: `pytest -rP` shows it."""
     name, sizes, weights = MADE[seed]
     student, is_shared = student_folder(tmp_path / "student", name, unknowns=True), "shared" in name
     files = [str(path) for path in sorted((STUDENTS / name).glob("*.spm"))]
@@ -153,10 +152,6 @@ def test_made_students_translate_as_the_reference_and_fxtranslate(tools, tmp_pat
             )
             same = [ours == their for ours, their in zip(found, wanted, strict=True)]
             agreed = sum(map(str.__eq__, texts, theirs)) if theirs else None
-            kind = (
-                f"{name} {sizes} {weights or 'wild'}, {precision}, {'shortlist' if with_list else 'whole vocabulary'}"
-            )
-            print(f"{kind}: of {MADE_LINES} lines, reference {sum(same)}, fxtranslate {agreed}")
             if precision == "int8":
                 assert sum(same) >= 0.95 * MADE_LINES
                 assert agreed is None or weights != "tame" or agreed >= 0.95 * MADE_LINES

@@ -83,14 +83,6 @@ def test_large_weights_of_a_model_of_transformers_export(tmp_path):
 
 def test_large_activations_behind_small_logits_export(tmp_path):
     torch.manual_seed(0)
-    config: Any = transformers.T5Config(  # type: ignore[call-arg]  # what all configurations take is not in its type
-        vocab_size=320,
-        d_model=32,
-        d_kv=8,
-        d_ff=64,
-        num_layers=1,
-        num_heads=4,
-        feed_forward_proj="gated-gelu",
-        tie_word_embeddings=False,
-    )
+    values: dict[str, Any] = {"vocab_size": 320, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 1, "num_heads": 4}
+    config = transformers.T5Config(**values | {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False})
     check_that_it_exports(transformers.T5ForConditionalGeneration(config), 3, tmp_path)

@@ -41,16 +41,16 @@ def test_tags():
     assert [text for text in (*TAGS, *NO_TAGS) if is_tag(text)] == [*TAGS]
 
 
-UND = {"source": {"und": LanguageTokens(source_prefix=(0,))}, "target": {"und": LanguageTokens(forced=(3,))}}
-NAMELESS = Languages(source=("und",), target=("und",), templates=LanguageTemplates(**UND))
-RENAMED = {"source": {"en": UND["source"]["und"]}, "target": {"pt-BR": UND["target"]["und"]}}
+FROM, TO = LanguageTokens(source_prefix=(0,)), LanguageTokens(forced=(3,))
+TEMPLATES = LanguageTemplates(source={"und": FROM}, target={"und": TO})
+UNKNOWN = Languages(source=("und",), target=("und",), templates=TEMPLATES)
 FRENCH, DUTCH = PREFIXES["en"]["fr"], "translate English to Dutch: "
 
 
 @pytest.mark.parametrize(
     ("languages", "settings", "source", "target", "templates"),
     [
-        (NAMELESS, {"source": "en", "target": "pt-BR"}, "en", ["pt-BR"], RENAMED),
+        (UNKNOWN, {"source": "en", "target": "sr"}, "en", ["sr"], {"source": {"en": FROM}, "target": {"sr": TO}}),
         (T5, {"source": "en-GB"}, "en-GB", ["de", "fr"], {"pair_prefixes": {"en-GB": PREFIXES["en"]}}),
         (T5, {"source_prefix": FRENCH}, "en", ["fr"], {"text_prefix": FRENCH}),
         (T5, {"source_prefix": FRENCH.strip()}, "en", ["fr"], {"text_prefix": FRENCH.strip()}),
