@@ -19,7 +19,7 @@ def alignment_session(config, heads, *, threads=1, dtype=torch.float32, for_cuda
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("heads", "head_size"), [(4, 64), (2, 8), (3, 24)])
-def test_alone_and_batched_are_the_same_to_the_bit(tmp_path, threads, heads, head_size):
+def test_alone_and_batched_are_the_same_to_the_bit(threads, heads, head_size):
     config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, heads=heads, head_size=head_size)
     session = alignment_session(config, range(heads), threads=threads)
     draw = np.random.default_rng(0)

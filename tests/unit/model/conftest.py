@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers.bundles import SMALL_SIZES
+from helpers.bundles import SMALL_SIZES, random_model
 from translane_export.model import Transformer, TransformerConfig
 
 
@@ -26,14 +26,9 @@ def make_config():
 
 @pytest.fixture
 def make_model(make_config):
-    """Build a float64 model in evaluation mode, every weight random (the zero biases too)."""
+    """Build a float64 model in evaluation mode, every weight and statistic random."""
 
     def make(**changes: Any) -> Transformer:
-        model = Transformer(make_config(**changes)).double().eval()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                if parameter.ndim == 1:
-                    parameter.add_(torch.randn_like(parameter), alpha=0.1)
-        return model
+        return random_model(make_config(**changes)).double()
 
     return make

@@ -15,7 +15,6 @@ from helpers.architectures import ARCHITECTURES, VARIANTS
 from helpers.refusals import refusal
 from translane_export.model import Transformer, TransformerConfig
 from translane_export.model.attention import MultiHeadAttention
-from translane_export.model.norms import BatchNorm
 
 
 @pytest.mark.parametrize(
@@ -132,21 +131,6 @@ EVERY = VARIANTS | ARCHITECTURES
 every_variant = pytest.mark.parametrize("variant", EVERY.values(), ids=EVERY.keys())
 
 
-@pytest.fixture
-def make(make_model):
-    """Build a model whose running statistics are random, too."""
-
-    def made(**variant: Any) -> Transformer:
-        model: Transformer = make_model(**variant)
-        for module in model.modules():
-            if isinstance(module, BatchNorm):
-                module.running_mean.normal_()
-                module.running_var.uniform_(0.5, 2)
-        return model
-
-    return made
-
-
 def sentences(lengths: Tensor, vocabulary: int, first: int | None = None) -> Tensor:
     size = int(lengths.max())
     ids = torch.randint(4, vocabulary, (len(lengths), size))
@@ -161,8 +145,8 @@ def batch(config: TransformerConfig) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @every_variant
-def test_neither_padding_nor_neighbours_change_a_sentence(make, variant):
-    model = make(**variant)
+def test_neither_padding_nor_neighbours_change_a_sentence(make_model, variant):
+    model = make_model(**variant)
     source, lengths, target = batch(model.config)
     logits = model(source, lengths, target)
     # longer padding, of anything
@@ -177,10 +161,10 @@ def test_neither_padding_nor_neighbours_change_a_sentence(make, variant):
 
 @pytest.mark.slow
 @every_variant
-def test_gradients_are_those_of_finite_differences(make, variant):
+def test_gradients_are_those_of_finite_differences(make_model, variant):
     """All parameters at once, along random directions."""
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "ffn_size": 6, "head_size": 4}
-    model = make(**(sizes | variant | {"d_model": 8, "dropout": 0.0, "activation": "silu"})).train()
+    model = make_model(**(sizes | variant | {"d_model": 8, "dropout": 0.0, "activation": "silu"})).train()
     source, target = torch.tensor([[4, 5, 6, 3], [7, 3, 0, 0]]), torch.tensor([[2, 4, 5], [2, 6, 0]])
     parameters = dict(model.named_parameters())
     statistics = {name: tensor.clone() for name, tensor in model.named_buffers()}

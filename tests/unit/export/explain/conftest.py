@@ -20,21 +20,15 @@ def tiny(tmp_path_factory):
     return random_bundle(tmp_path_factory.mktemp("tiny") / "bundle", **TINY)
 
 
-@pytest.fixture(scope="session")
-def inspect():
+def inspect(folder: Path, text: str, **settings: Any) -> Any:
     """Find out what a bundle does with a text."""
-
-    def inspect(folder: Path, text: str, **settings: Any) -> Any:
-        bundle = load_bundle(folder)
-        values = {"bundle": folder, "text": text, "output": Path("none"), "threads": 1, **settings}
-        read = ExplainSettings(**values)
-        languages = {"source_language": read.source_language, "target_language": read.target_language}
-        return look(bundle, read_source(bundle, load_tokenizer(bundle), text, **languages), read)
-
-    return inspect
+    bundle = load_bundle(folder)
+    read = ExplainSettings(bundle=folder, text=text, output=Path("none"), threads=1, **settings)
+    languages = {"source_language": read.source_language, "target_language": read.target_language}
+    return look(bundle, read_source(bundle, load_tokenizer(bundle), text, **languages), read)
 
 
 @pytest.fixture(scope="session")
-def findings(inspect, tiny):
+def findings(tiny):
     """What the tiny bundle does with a sentence."""
     return inspect(tiny, "我有一只猫。")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from unit.export.explain.conftest import inspect
 
 from helpers.foreign_models import FOREIGN_MODELS, export
 from translane_export.checks.running import translate_greedily
@@ -20,7 +21,6 @@ from translane_export.explain.page import make_page
 from translane_export.explain.tensors import check_size
 from translane_server.bundle.bundle import load_bundle
 from translane_server.core.errors import SettingsError
-from translane_server.text.tokenizer import load_tokenizer
 
 pytestmark = pytest.mark.slow  # a bundle is made and looked into
 
@@ -109,15 +109,8 @@ console.log(JSON.stringify([[...weightsOf(kind, 1, 0)], [...weightsOf(kind, 1, k
     assert np.abs(mean - kind.weights[1].mean(0)).max() < 1e-4
 
 
-@pytest.fixture(scope="module")
-def opened(tiny):
-    bundle = load_bundle(tiny)
-    return bundle, load_tokenizer(bundle)
-
-
-def test_greedy_search_is_the_servers(findings, opened):
-    bundle, _ = opened
-    translated = findings.translated
+def test_greedy_search_is_the_servers(findings, tiny):
+    bundle, translated = load_bundle(tiny), findings.translated
     (ids,) = translate_greedily(bundle, [translated.source.ids], (), 1)
     end = () if len(ids) == bundle.manifest.decoding_defaults.max_length else (bundle.manifest.special_ids.eos,)
     assert translated.chosen_ids == (*ids, *end)
@@ -127,7 +120,7 @@ def test_greedy_search_is_the_servers(findings, opened):
 
 
 @pytest.mark.parametrize("name", ["M2M100", "T5"])
-def test_several_languages(inspect, name):
+def test_several_languages(name):
     exported = export(FOREIGN_MODELS[name])
     found = inspect(exported.bundle.folder, "a cat", source_language="en", target_language="fr")
     assert found.difference < 1e-3
@@ -139,8 +132,8 @@ def test_several_languages(inspect, name):
     assert ("with prefix" in names) == (name == "T5")
 
 
-def test_the_number_of_weights_is_bounded(opened):
-    sizes = opened[0].manifest.architecture
+def test_the_number_of_weights_is_bounded(tiny):
+    sizes = load_bundle(tiny).manifest.architecture
     check_size(sizes, 16, 16)
     with pytest.raises(ExportError, match=r"^the sentence has 16,000,000 attention weights .* give a shorter text"):
         check_size(sizes, 1000, 1000)

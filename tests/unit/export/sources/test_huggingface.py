@@ -132,7 +132,7 @@ def test_what_generation_config_says_counts(folder):
     assert read(folder)[0].decoder_start_id == hugging_face.VOCABULARY - 1
 
 
-def test_a_token_that_every_translation_starts_with(folder, tmp_path):
+def test_a_token_that_every_translation_starts_with(folder):
     """Of Marian, as of any architecture whose languages have no such token; transformers' `generate` does the same."""
     foreign_folders.marian(folder, codes=("deu", "fra"))
     edit(folder, forced_bos_token_id=9)
