@@ -111,6 +111,7 @@ def test_numbers_are_numpys(tmp_path):
         "c": np.float64(2.5),
         "half": np.ones((1, 1, 2), np.float16),
         "none": np.zeros((0, 4), np.float32),
+        "x\x1b[31m": np.zeros(2),
     }
     np.savez(tmp_path / "a.npz", **arrays)
     found = read_npz(tmp_path / "a.npz")
@@ -119,10 +120,10 @@ def test_numbers_are_numpys(tmp_path):
         assert torch.equal(found[name], torch.from_numpy(np.array(array)))
 
 
-def member(content: bytes, name="a.npy", compression=zipfile.ZIP_STORED) -> bytes:
+def member(content: bytes, compression=zipfile.ZIP_STORED) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as archive:
-        archive.writestr(name, content)
+        archive.writestr("a.npy", content)
     return file.getvalue()
 
 
@@ -158,15 +159,11 @@ def huge_header() -> bytes:
         (member(huge_header()), r"the array 'a' is \[100000000000, 100000\], and has 0 bytes"),
         (member(b"\x93NUMPY\x03\x00" + npy(np.zeros(2))[8:]), "the array 'a' has version 3.0"),
         (member(b"plain text"), "it is damaged, or no NumPy archive"),
-        (member(npy(np.zeros(2)), name="x\x1b[31m.npy") + b"", None),
     ],
 )
 def test_what_is_refused(content, message, tmp_path, capsys):
     path = tmp_path / "a.npz"
     path.write_bytes(content)
-    if message is None:
-        assert len(read_npz(path)) == 1
-        return
     assert re.search(message, refusal(ExportError, read_npz, path))
     assert "this ran" not in capsys.readouterr().out
 
