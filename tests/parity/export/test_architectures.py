@@ -100,6 +100,8 @@ def test_every_step(bundles, name):
             assert attention.dtype == np.float32
             np.testing.assert_allclose(attention[:, :tokens], attended[over], atol=1e-5, rtol=0)
             assert not attention[:, tokens:].any()
+    best = backend.decode_step(targets[:, 0], np.zeros(len(sources), np.int32))  # gives what is asked for
+    assert (best.token_ids.shape, best.logits) == ((len(sources), 1), None)
 
 
 @every_architecture
