@@ -271,11 +271,13 @@ def test_everything_is_measured():
     assert [rows for each in measured for _, rows in each.moves] == [1]
 
 
-def test_measurements_alone_wait_until_there_is_something_to_tell():
+@pytest.mark.parametrize(("answers", "ended"), [(False, [1]), (True, [0, 1])], ids=["by itself", "when it is asked"])
+def test_a_replica_without_results_tells_of_its_steps_only_when_it_is_asked(answers, ended):
     calls = Calls(rows=4)
+    calls.server.answers = answers
     calls.submit(10, length=18)
     calls.run()
-    assert len(calls.server.outputs) == 1
+    assert [len(output.ended) for output in calls.server.outputs] == ended
 
 
 def test_without_a_server_a_failed_step_ends_the_call_and_the_next_call_decodes():
@@ -379,14 +381,6 @@ def test_an_encoder_run_that_fails_costs_none_of_the_sentences_that_decode():
     calls.run()
     assert failed(calls) == [11]
     assert calls.order == [10, 12]
-
-
-def test_a_replica_that_is_asked_answers_even_without_news():
-    calls = Calls(rows=2)
-    calls.server.answers = True
-    calls.submit(10, length=4)
-    calls.run()
-    assert [len(output.ended) for output in calls.server.outputs] == [0, 1]
 
 
 def test_others_learn_when_it_is_at_work():

@@ -73,7 +73,8 @@ def test_the_best_tokens_are_those_of_the_whole_vocabulary_however_many_candidat
     width = min(needed + spare, V)
     ids = np.argsort(-logits, axis=1, kind="stable")[:, :width]
     count = np.full(len(options), needed, np.int32)
-    processed = process(make_rules(options, histories), ids, logits, normalisers_of(logits), count)
+    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
+    processed = process(rules, ids, logits, normalisers, count)
     for row, (option, history) in enumerate(zip(options, histories, strict=True)):
         scores = expected(logits[row], option, history)
         best = np.argsort(-scores, kind="stable")[:needed]
@@ -81,18 +82,9 @@ def test_the_best_tokens_are_those_of_the_whole_vocabulary_however_many_candidat
         assert processed.token_ids[row, : len(best)].tolist() == best.tolist()
         assert processed.scores[row, : len(best)] == pytest.approx(scores[best], abs=1e-4)
         assert (processed.scores[row, len(best) : needed] == -np.inf).all()
+        assert whole_row(rules, row, logits[row], normalisers[row]) == pytest.approx(scores, abs=1e-4)
         own = reference_decoding.log_softmax(logits[row])
         assert processed.log_probs[row, : len(best)] == pytest.approx(own[best], abs=1e-4)
-
-
-@given(rows())
-@settings(max_examples=100, deadline=None)
-def test_any_token_can_be_scored(case):
-    logits, options, histories = case
-    rules, normalisers = make_rules(options, histories), normalisers_of(logits)
-    for row, (option, history) in enumerate(zip(options, histories, strict=True)):
-        scores = whole_row(rules, row, logits[row], normalisers[row])
-        assert scores == pytest.approx(expected(logits[row], option, history), abs=1e-4)
 
 
 @given(rows(), st.integers(1, 4), st.booleans())

@@ -15,7 +15,7 @@ import pytest
 from fakes.backend import EOS, OFFSET, FakeBackend
 from fakes.replicas import ThreadHost, fake_replica, fake_setup
 from helpers.http_calls import until
-from translane_server.core.errors import BundleError, QueueFullError, StartupError
+from translane_server.core.errors import BundleError, StartupError
 from translane_server.engine.loop import ServerGoneError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import EngineInput, EngineOutput, Sentence, Sequence
@@ -26,57 +26,20 @@ from translane_server.workers.worker import Worker
 from translane_server.workers.worker_process import SocketLink
 
 
-@pytest.fixture
-def backends():
-    return [FakeBackend(rows=8), FakeBackend(rows=8)]
-
-
-@pytest.fixture
-async def decoding(backends):
-    replicas = [fake_replica(backend, number=number) for number, backend in enumerate(backends)]
-    engine = Dispatcher(replicas, waiting_limit=200)
+async def test_many_are_given_up_and_the_others_get_their_own():
+    backends, pick = [FakeBackend(rows=8), FakeBackend(rows=8)], random.Random(1)
+    engine = Dispatcher([fake_replica(each, number=number) for number, each in enumerate(backends)], waiting_limit=200)
     await engine.start()
-    yield engine
-    for backend in backends:
-        if backend.gate:
-            backend.release()
-    await engine.stop()
-    assert all(backend.closed for backend in backends)
 
+    async def decoded(sources):
+        """The tokens of each source."""
+        sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
+        results = await engine.decode(sentences, pick.randrange(3))
+        return [list(result.hypotheses[0].token_ids) for result in results]
 
-async def decoded(engine, sources, priority=0):
-    """The tokens of each source."""
-    sentences = [Sentence([*source, EOS], DecodingOptions(32)) for source in sources]
-    return [list(result.hypotheses[0].token_ids) for result in await engine.decode(sentences, priority)]
-
-
-def expected(sources):
-    return [[token + OFFSET for token in source] for source in sources]
-
-
-async def test_every_request_gets_its_own_translations(decoding, backends):
-    pick = random.Random(0)
-    requests = [
-        [[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(pick.randint(1, 8))] for _ in range(99)
-    ]
-
-    async def call(sources):
-        while True:
-            try:
-                return await decoded(decoding, sources, pick.randrange(3))
-            except QueueFullError:
-                await asyncio.sleep(0.001)
-
-    assert await asyncio.gather(*map(call, requests)) == [expected(sources) for sources in requests]
-    assert decoding.active_rows == decoding.waiting == 0
-    assert all(backend.step_rows for backend in backends)
-
-
-async def test_many_are_given_up_and_the_others_get_their_own(decoding):
-    pick = random.Random(1)
     requests = [[[pick.randrange(10, 900)] * pick.randrange(1, 9) for _ in range(3)] for _ in range(30)]
     for _ in range(5):
-        tasks = [asyncio.create_task(decoded(decoding, sources)) for sources in requests]
+        tasks = [asyncio.create_task(decoded(sources)) for sources in requests]
         await asyncio.sleep(pick.random() / 100)
         given_up = [pick.random() < 0.4 for _ in tasks]
         for task, is_given_up in zip(tasks, given_up, strict=True):
@@ -84,30 +47,26 @@ async def test_many_are_given_up_and_the_others_get_their_own(decoding):
                 task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
         for outcome, sources, is_given_up in zip(outcomes, requests, given_up, strict=True):
-            assert outcome == expected(sources) or (is_given_up and isinstance(outcome, asyncio.CancelledError))
-        await until(lambda: decoding.active_rows == 0)
-        assert decoding.waiting == 0
+            expected = [[token + OFFSET for token in source] for source in sources]
+            assert outcome == expected or (is_given_up and isinstance(outcome, asyncio.CancelledError))
+        await until(lambda: engine.active_rows == 0)
+        assert engine.waiting == 0
+    await engine.stop()
+    assert all(backend.closed for backend in backends)
 
 
-async def test_what_a_backend_has_when_it_fails_is_decoded_elsewhere(decoding, backends, caplog):
-    backends[1].fail_at_step = 3
-    request = asyncio.create_task(decoded(decoding, [[9] * 20] * 4))
-    await until(lambda: "replica 1 ended with exit code 1" in caplog.messages)
-    backends[1].fail_at_step = None
-    assert await request == expected([[9] * 20] * 4)
-    assert "replica 1 has been replaced" in caplog.messages
+async def test_what_keeps_a_replica_from_starting_is_told():
+    backend = FakeBackend(rows=8)
 
-
-async def test_what_keeps_a_replica_from_starting_is_told(backends):
     def refuse():
         time.sleep(0.2)  # the other one is ready by then
         raise BundleError("model bundle x: its graphs do not run")
 
     refusing = Worker(lambda: WorkerConnection(SETUP, ThreadHost(refuse)))
-    engine = Dispatcher([fake_replica(backends[0]), refusing], waiting_limit=9)
+    engine = Dispatcher([fake_replica(backend), refusing], waiting_limit=9)
     with pytest.raises(BundleError, match="model bundle x: its graphs do not run"):
         await engine.start()
-    assert backends[0].closed, "the other one is stopped"
+    assert backend.closed, "the other one is stopped"
 
 
 async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched():
@@ -117,14 +76,6 @@ async def test_a_replica_that_is_stopped_before_it_is_launched_is_not_launched()
     await replica.stop()
     with pytest.raises(StartupError, match="was stopped before it started"):
         await starting
-
-
-async def test_idle_replicas_run_no_steps(decoding, backends):
-    for _ in range(10):
-        await decoded(decoding, [[9]])
-    steps = [len(backend.log) for backend in backends]
-    await asyncio.sleep(0.05)
-    assert [len(backend.log) for backend in backends] == steps
 
 
 SETUP = fake_setup(rows=8)
@@ -142,7 +93,7 @@ class NoHost:
         raise AssertionError("nothing was started")
 
 
-async def test_a_replica_that_cannot_be_started_is_one_sentence(backends):
+async def test_a_replica_that_cannot_be_started_is_one_sentence():
     engine = Dispatcher([Worker(lambda: WorkerConnection(SETUP, NoHost()))], waiting_limit=9)
     with pytest.raises(StartupError, match=r"^replica 0 cannot be started: Resource temporarily unavailable$"):
         await engine.start()
@@ -183,7 +134,7 @@ def sequence(number):
     return Sequence(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
 
 
-async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message(backends):
+async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message():
     host = ObservedHost()
     replica = WorkerConnection(SETUP, host)
     await replica.start(send_two_more, never)

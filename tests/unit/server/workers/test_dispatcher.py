@@ -288,13 +288,9 @@ async def test_a_result_that_crosses_its_cancellation(engine, replicas):
     assert engine.active_rows == 0
 
 
-def sentences(count):
-    return [Sentence([7, EOS], DecodingOptions(9))] * count
-
-
 async def streaming(engine, count):
     """A stream of sentences that are accepted, and the task of its first event."""
-    stream = engine.stream(sentences(count))
+    stream = engine.stream([Sentence([7, EOS], DecodingOptions(9))] * count)
     first = asyncio.create_task(anext(stream))
     await turn()
     return stream, first

@@ -112,40 +112,6 @@ def fast(monkeypatch):
     monkeypatch.setattr(workers, "_FIRST_DELAY", 0.0)
 
 
-async def test_a_lost_replica_is_replaced(listener):
-    lives, closed = Lives(), []
-    worker = Worker(lives, on_stopped=lambda: closed.append(True))
-    await worker.start(listener)
-    for _ in range(3):
-        lives[-1].end()
-        await until(lambda: listener.news[-1] == "returned")
-        assert lives[-2].stopped
-    assert listener.news == ["lost", "returned"] * 3
-    assert not closed
-    await worker.stop()
-    assert lives[-1].stopped
-    assert closed
-
-
-async def test_news_of_a_former_life_do_not_count(start, listener):
-    worker, lives = await start()
-    lives[0].end()
-    await until(lambda: listener.news[-1] == "returned")
-    worker.received(lives[0], EngineOutput())
-    worker.broken(lives[0])
-    output = EngineOutput(dropped=[7])
-    worker.received(lives[1], output)
-    assert listener.news == ["lost", "returned", output]
-
-
-async def test_a_replica_that_does_not_start_at_first_is_not_replaced(listener):
-    worker = Worker(Lives(StartupError("no memory")))
-    with pytest.raises(StartupError, match="no memory"):
-        await worker.start(listener)
-    assert listener.news == []
-    await worker.stop()
-
-
 async def test_many_losses_in_a_row_are_told_and_a_life_that_lasts_ends_the_row(start, listener, monkeypatch):
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     now, losses = [0.0], []
@@ -275,7 +241,10 @@ async def test_a_replica_that_still_loads_is_not_silent(start):
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed, monkeypatch, caplog):
-    """Lives break at any time, refuse to start, or break at once; results come, and at last the worker is stopped."""
+    """Lives break at any time, refuse to start, or break at once; results come, and at last the worker is stopped.
+
+    Each life is stopped before the next one starts, and what a former one says does not count.
+    """
     monkeypatch.setattr(workers, "_LONGEST_DELAY", 0.001)
     monkeypatch.setattr(workers, "_MOST_LOSSES", 3)
     pick = random.Random(seed)
@@ -283,6 +252,7 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
     class Unsteady(Life):
         async def start(self, on_output, on_loss):
             self.on_loss = on_loss
+            assert all(life.stopped for life in lives if life is not self)
             await asyncio.sleep(0)
             what = pick.choice(["starts", "starts", "refuses", "breaks"]) if lives[1:] else "starts"
             if what == "refuses":
@@ -297,7 +267,8 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
         return lives[-1]
 
     listener: Any = Listener()
-    worker = Worker(connect)
+    closed: list[bool] = []
+    worker = Worker(connect, on_stopped=lambda: closed.append(True))
     await worker.start(listener)
     for _ in range(30):
         event = pick.choice(["break", "result", "former life", "wait"])
@@ -305,15 +276,24 @@ async def test_whatever_happens_the_listener_knows_whether_the_worker_is_up(seed
             lives[-1].end()
         elif event == "result":
             ended: list[Any] = [(1, None)] if pick.random() < 0.5 else []
-            worker.received(lives[-1], EngineOutput(ended=ended))
+            output = EngineOutput(ended=ended)
+            worker.received(lives[-1], output)
+            assert listener.news[-1] is output
         elif event == "former life":
-            worker.broken(pick.choice(lives[:-1] or [Life()]))
+            former, state = pick.choice(lives[:-1] or [Life()]), worker.state
+            worker.broken(former)
+            assert worker.state is state
+            worker.received(former, output := EngineOutput(dropped=[7]))
+            assert output not in listener.news
         else:
             await until(lambda: worker.state is State.UP)
         assert not (worker.state is State.UP and lives[-1].ended)
         told = [each for each in listener.news if isinstance(each, str)]
         assert (worker.state is State.UP) == (not told or told[-1] == "returned")
+    assert not closed
     await worker.stop()
+    assert closed
+    assert lives[-1].stopped
     lives[-1].end()
     await asyncio.sleep(0.01)
     assert worker.state is State.STOPPED
