@@ -1,7 +1,6 @@
 """What lies in a folder of models, and what links of it lead to."""
 
 import errno
-import shutil
 import subprocess
 import sys
 from base64 import b64encode
@@ -14,7 +13,7 @@ from helpers.refusals import refusal
 from helpers.tiny_bundle import put_bundle as put
 from translane_server.core.errors import BundleError, SettingsError
 from translane_server.models.download import DownloadError, links_of
-from translane_server.models.folders import find_models, fingerprint, manifest_names, pinned, versions
+from translane_server.models.folders import find_models, manifest_names, pinned, versions
 from translane_server.settings.model_sources import ModelPlace, ModelUrl
 
 
@@ -55,12 +54,6 @@ def test_a_bundle_and_a_folder_of_precisions_are_their_own_versions(tmp_path):
     put(tmp_path / "c" / "2" / "int8", name="deep")
     assert versions(tmp_path / "c") == [tmp_path / "c" / "2"]
     assert manifest_names(tmp_path / "c" / "2") == ["deep"]
-
-
-def test_a_missing_folder_is_what_the_reader_of_manifests_says(tmp_path):
-    assert versions(tmp_path / "none") == [tmp_path / "none"]
-    with pytest.raises(BundleError, match="there is no such folder"):
-        find_models([ModelPlace(tmp_path / "none")])
 
 
 @pytest.mark.parametrize(("step", "name"), [("stat", "b"), ("iterdir", "b"), ("stat", "b/1")])
@@ -152,16 +145,6 @@ def test_too_many_models_are_refused(tmp_path):
         (tmp_path / f"m{number}" / "manifest.json").touch()
     with pytest.raises(SettingsError, match="there are 257 models, and a server takes 256 at most"):
         find_models([], tmp_path)
-
-
-def test_a_fingerprint_changes_with_manifests_and_places(tmp_path):
-    one = put(tmp_path / "one")
-    first = fingerprint(one)
-    assert fingerprint(one) == first
-    shutil.copytree(one, tmp_path / "copy")
-    assert fingerprint(tmp_path / "copy") != first
-    (one / "manifest.json").write_text("{}")
-    assert fingerprint(one) != first
 
 
 def test_a_link_is_followed_once(tmp_path):

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from helpers.http_calls import until
 from helpers.refusals import refusal
 from translane.options import Term
 from translane_server.core.errors import GlossaryError, SettingsError
@@ -37,17 +38,6 @@ def terms(glossaries, name="medical", source="de", target="en"):
 def refresh(glossaries):
     for _ in range(2):
         glossaries.refresh()
-
-
-def test_every_file_is_a_glossary(tmp_path):
-    put(tmp_path)
-    put(tmp_path, "law.de.en.tsv", "Gesetz\tlaw\n")
-    put(tmp_path, "README.md", "no glossary")
-    put(tmp_path, ".hidden.tsv", b"\xff")
-    glossaries = opened(tmp_path)
-    assert terms(glossaries) == [Term("Haus", "house")]
-    assert terms(glossaries, "law") == [Term("Gesetz", "law")]
-    assert len(glossaries.current) == 2
 
 
 def test_a_changed_file_is_read_after_it_has_rested(tmp_path):
@@ -142,6 +132,8 @@ def test_files_and_terms_are_bounded(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(glossary_folder, "MOST_FILES", 2)
     monkeypatch.setattr(glossary_folder, "MOST_TERMS", 2)
     put(tmp_path, "a.de.en.tsv")
+    put(tmp_path, "README.md", "no glossary")
+    put(tmp_path, ".hidden.tsv", b"\xff")
     glossaries = opened(tmp_path)
     put(tmp_path, "b.de.en.tsv", "a\tx\nb\ty\n")
     for _ in range(3):
@@ -176,8 +168,6 @@ async def test_watching_goes_on_after_a_bug(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(glossaries, "refresh", refresh)
     watching = asyncio.create_task(glossaries.watch())
-    async with asyncio.timeout(10):
-        while len(looks) < 3:  # noqa: ASYNC110 nobody tells
-            await asyncio.sleep(0.001)
+    await until(lambda: len(looks) >= 3)
     watching.cancel()
     assert "looking at changed files has failed" in caplog.text

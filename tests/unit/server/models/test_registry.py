@@ -32,6 +32,13 @@ class Library:
             raise self.problem
         return {name: Path(name) for name in self.names}
 
+    def registry(self, **settings):
+        """A registry of the models, which are not loaded."""
+        registry = Registry(self.find, self.serve, **settings)
+        for name in self.names:
+            registry.add(self.serve(name, Path()))
+        return registry
+
     def serve(self, name, _folder):
         if name not in self.models:
             source, target = LANGUAGES[name]
@@ -46,9 +53,7 @@ def library(metrics):
 
 @pytest.fixture
 async def registry(library):
-    registry = Registry(library.find, library.serve)
-    for name in library.names:
-        registry.add(library.serve(name, Path(name)))
+    registry = library.registry()
     await registry.start()
     yield registry
     await registry.stop()
@@ -75,9 +80,7 @@ async def test_stopping_ends_a_model_that_is_being_removed(registry, library):
     with version:
         library.names.remove("de-en")
         registry.request_reload()
-        async with asyncio.timeout(5):
-            while len(registry.models) > 1:  # noqa: ASYNC110 it changes in the background
-                await asyncio.sleep(0.001)
+        await until(lambda: len(registry.models) == 1)
         await registry.stop()
         assert version.dispatcher.stopped
 
@@ -102,14 +105,10 @@ async def test_a_bug_in_one_reload_is_not_the_end_of_reloading(registry, library
 
 
 async def test_a_bug_in_one_model_does_not_keep_the_others_in_memory(library, monkeypatch):
-    registry = Registry(library.find, library.serve, idle_timeout=0.01)
-    for name in library.names:
-        registry.add(library.serve(name, Path(name)))
+    registry = library.registry(idle_timeout=0.01)
     monkeypatch.setattr(registry.models["zh-en"], "unload_if_unused", Mock(side_effect=RuntimeError("a bug")))
     await registry.start()
-    async with asyncio.timeout(5):
-        while registry.models["de-en"].state is not ModelState.IDLE:  # noqa: ASYNC110 it changes in the background
-            await asyncio.sleep(0.01)
+    await until(lambda: registry.models["de-en"].state is ModelState.IDLE)
     await registry.stop()
 
 
@@ -153,9 +152,7 @@ async def test_no_change_before_the_start_and_after_closing(library, registry):
 
 @pytest.mark.parametrize("needs_all", [True, False])
 async def test_the_server_is_ready_when_all_models_are_or_any(library, needs_all):
-    registry = Registry(library.find, library.serve, needs_all=needs_all)
-    for name in library.names:
-        registry.add(library.serve(name, Path()))
+    registry = library.registry(needs_all=needs_all)
     library.models["de-en"].loader.gate.clear()
     starting = asyncio.create_task(registry.start())
     await turns()

@@ -55,16 +55,6 @@ def test_who_comes_back_has_no_claim_to_the_time_away():
     assert Counter(queue.pop()[0] for _ in range(20)) == {"a": 10, "b": 10}
 
 
-def test_a_higher_level_goes_first_and_priorities_order_the_items_of_a_caller():
-    queue: FairQueue[str] = FairQueue()
-    queue.add("a", "a", level=0, priority=5)
-    queue.add("a first", "a", level=0, priority=9)
-    queue.add("b", "b", level=0, priority=-3)
-    queue.add("c", "c", level=1)
-    queue.add("d", "d", level=-1)
-    assert drain(queue) == ["c", "a first", "b", "a", "d"]
-
-
 def test_entries_that_come_and_go_leave_nothing():
     queue: FairQueue[str] = FairQueue()
     queue.add("first", "first")
@@ -86,21 +76,15 @@ def test_what_callers_have_used_counts_though_the_queue_was_empty_for_a_moment()
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens_each_item_leaves_once(seed):
+def test_whatever_happens_each_item_leaves_once_higher_levels_and_priorities_first(seed):
     pick = random.Random(seed)
     queue: FairQueue[int] = FairQueue()
-    waiting, callers, gone = {}, {}, []
+    waiting, asked, gone = {}, {}, []
     for number in range(2000):
         what = pick.random()
         if what < 0.5:
-            callers[number] = pick.choice("abcde")
-            waiting[number] = queue.add(
-                number,
-                callers[number],
-                level=pick.randrange(3),
-                priority=pick.randrange(-2, 3),
-                cost=pick.randint(1, 9),
-            )
+            caller, level, priority = asked[number] = pick.choice("abcde"), pick.randrange(3), pick.randrange(-2, 3)
+            waiting[number] = queue.add(number, caller, level=level, priority=priority, cost=pick.randint(1, 9))
         elif what < 0.6:
             queue.charge(pick.choice("abcde"), pick.randrange(3), pick.randint(0, 99))
         elif what < 0.75 and waiting:
@@ -109,11 +93,13 @@ def test_whatever_happens_each_item_leaves_once(seed):
         elif waiting:
             first = queue.first
             assert first is not None
-            level = waiting[first].line.level
-            assert level == max(entry.line.level for entry in waiting.values())
+            caller, level, _ = asked[first]
+            assert level == max(asked[each][1] for each in waiting)
+            own = [each for each in waiting if asked[each][:2] == (caller, level)]
+            assert first == min(own, key=lambda each: (-asked[each][2], each))
             assert queue.pop() == first
             gone.append(waiting.pop(first))
-        assert (queue.size, queue.of_callers) == (len(waiting), Counter(callers[each] for each in waiting))
+        assert (queue.size, queue.of_callers) == (len(waiting), Counter(asked[each][0] for each in waiting))
         assert not (gone and queue.remove(pick.choice(gone)))
     left = []
     while queue.first is not None:
