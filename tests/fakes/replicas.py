@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from fakes.backend import VOCABULARY, FakeBackend
-from translane_server.core.errors import StartupError
 from translane_server.engine.sequence import TargetVocabulary
 from translane_server.runtime.backend import Backend
 from translane_server.workers.connection import WorkerConnection
@@ -51,17 +50,13 @@ def fake_setup(number: int = 0, rows: int = 1, vocabulary: TargetVocabulary = VO
     return WorkerSetup(number, rows, vocabulary, model)
 
 
-def fake_replica(
-    backend: Backend | StartupError, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0
-) -> Worker:
-    """Return a replica that decodes on `backend`. A StartupError instead of a backend is raised when it opens."""
+def fake_replica(backend: Backend, vocabulary: TargetVocabulary = VOCABULARY, *, number: int = 0) -> Worker:
+    """Return a replica that decodes on `backend`."""
 
     def open_backend() -> Backend:
-        if isinstance(backend, StartupError):
-            raise backend
         if isinstance(backend, FakeBackend):
             backend.closed = False  # after a loss it is used again
         return backend
 
-    setup = fake_setup(number, getattr(backend, "rows", 1), vocabulary)
+    setup = fake_setup(number, backend.rows, vocabulary)
     return Worker(lambda: WorkerConnection(setup, ThreadHost(open_backend)))

@@ -5,31 +5,9 @@ from collections import abc
 from dataclasses import dataclass, field
 
 from fakes.language_model import RandomBackend, RandomModel
-from translane_server.engine.running_batch import RunningBatch, Update
-from translane_server.engine.search import Search, returned_hypotheses
+from translane_server.engine.running_batch import RunningBatch
+from translane_server.engine.search import returned_hypotheses
 from translane_server.engine.sequence import AlignedToken, Hypothesis, Sentence, Sequence
-from translane_server.runtime.backend import Backend
-
-
-def sequences(sentences: abc.Sequence[Sentence], *, streamed: bool = False) -> list[Sequence]:
-    """Return a sequence for each sentence. The sequence's number is the sentence's place."""
-    return [Sequence(number, 0, 0.0, streamed, sentence) for number, sentence in enumerate(sentences)]
-
-
-def enter(batch: RunningBatch, backend: Backend, waiting: abc.Sequence[Sequence]) -> list[Search]:
-    """Encode the sources of sequences, and enter them into the batch; return their searches."""
-    backend.encode_ahead([each.sentence.source_ids for each in waiting])
-    searches = batch.add(waiting)
-    backend.enter(range(len(waiting)), [search.rows[0] for search in searches])
-    return searches
-
-
-def step(batch: RunningBatch, backend: Backend) -> Update:
-    """Decode one token of each row; return the step's update."""
-    backend.move_rows(batch.compact())
-    update = batch.advance(backend.decode_step(*batch.inputs, batch.needs, batch.keep))
-    backend.move_rows(update.moves)
-    return update
 
 
 @dataclass
@@ -57,16 +35,13 @@ def decode(
     """Decode sentences, which enter when there is room.
 
     Args:
-        sentences: the sentences.
-        model: what the backend computes.
-        rows: of the batch.
         seed: of their order and the steps that they wait; none: they enter in their order, and at once.
         streamed: whether somebody listens.
         drops: the probability that a step drops a sentence.
     """
     decoded = Decoded(backend := RandomBackend(model, rows=rows))
     batch = RunningBatch(rows, backend.target_capacity, model.vocabulary, backend.align)
-    waiting = sequences(sentences, streamed=streamed)
+    waiting = [Sequence(number, 0, 0.0, streamed, sentence) for number, sentence in enumerate(sentences)]
     generator = random.Random(seed)
     if seed is not None:
         generator.shuffle(waiting)
@@ -78,12 +53,16 @@ def decode(
                 break
             admitted.append(waiting.pop(0))
         if admitted:
-            enter(batch, backend, admitted)
+            backend.encode_ahead([each.sentence.source_ids for each in admitted])
+            searches = batch.add(admitted)
+            backend.enter(range(len(admitted)), [search.rows[0] for search in searches])
         if generator.random() < drops:
             batch.drop({generator.randrange(len(sentences))})
         if not batch.size:
             continue
-        update = step(batch, backend)
+        backend.move_rows(batch.compact())
+        update = batch.advance(backend.decode_step(*batch.inputs, batch.needs, batch.keep))
+        backend.move_rows(update.moves)
         for search, tokens in batch.committed():
             assert tokens.token_ids
             number = search.sequence.number

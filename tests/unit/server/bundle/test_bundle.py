@@ -287,13 +287,6 @@ def searching(folder):
     return manifest(folder) | {"decoding_defaults": {"max_length": 9} | search}
 
 
-@pytest.mark.parametrize("base", [with_shortlist, with_alignment, multilingual, in_blocks, measured, searching])
-def test_what_a_manifest_may_say(folder, base):
-    """Servers of such bundles, and exports, show what becomes of it."""
-    write(folder, base(folder))
-    load_bundle(folder)
-
-
 GONE = object()
 OF_SPM = {"kind": "sentencepiece", "source": "source.spm", "target": "target.spm"}
 TYPES = "encoder.outputs: keys and values are all float32, float16, bfloat16 or int8, not "

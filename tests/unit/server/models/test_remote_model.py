@@ -292,15 +292,6 @@ def test_what_a_killed_download_left_is_used_and_not_trusted(server, cache, left
     check(cache)
 
 
-def test_what_killed_downloads_of_other_bundles_left_is_removed(server, cache):
-    unfinished = cache.folder / "unfinished"
-    (unfinished / "removed-x").mkdir()
-    (unfinished / "removed-x" / "weights.bin").write_bytes(b"x")
-    (unfinished / "link").symlink_to("nowhere")
-    model_of(server, cache).refresh()
-    check(cache)
-
-
 @pytest.mark.parametrize("behaviour", [silent, dripping(100, 0.01), endless_header])
 def test_a_download_is_given_up(server, cache, behaviour):
     """One model downloads, and the other one waits for it."""
@@ -477,7 +468,7 @@ def test_what_was_exported_counts_and_makes_room_unless_somebody_uses_it(server,
     assert not bundles(cache)
 
 
-def test_what_killed_removals_and_exports_left_is_removed_without_a_download(tmp_path, monkeypatch):
+def test_what_killed_downloads_removals_and_exports_left_is_removed_without_a_download(tmp_path, monkeypatch):
     cache = ModelCache(tmp_path, 1)
     for name in ("a-1", "a-1", "b-2"):
         (cache.exported / name).mkdir(parents=True)
@@ -485,6 +476,7 @@ def test_what_killed_removals_and_exports_left_is_removed_without_a_download(tmp
         with monkeypatch.context() as patches:
             patches.setattr("shutil.rmtree", Mock(side_effect=OSError))
             cache.trim()
+    (cache.folder / "unfinished" / "link").symlink_to("nowhere")
     for folder in (".a-1.x_1", ".b-2.x_1", ".snapshot"):
         (cache.exported / folder).mkdir()
     (cache.exported / "a-1.lock").touch()
