@@ -36,24 +36,24 @@ from translane_server.core.quality import (
 from translane_server.core.terminal import MOST_CHARACTERS, printable, shown
 
 
-def make(kind: str, path: Path) -> None:
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "named pipe":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        os.chdir(path.parent)  # a socket's path is short
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(path.name)
+def a_socket(path):
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path.name)  # which must be short
 
 
-@pytest.mark.parametrize("kind", ["folder", "named pipe", "device", "socket"])
+NO_FILES = {
+    "folder": Path.mkdir,
+    "named pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+    "socket": a_socket,
+}
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
 def test_what_is_no_file(tmp_path, kind, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "x"
-    make(kind, path)
+    NO_FILES[kind](path)
     for read in (check_regular, open_regular, read_regular):
         with pytest.raises(OSError, match=f"it is a {kind}, not a file"):
             read(path)
@@ -133,9 +133,6 @@ def test_a_change_is_told_once_and_when_the_file_rests(tmp_path, edits, told):
         assert changes.look() == expected
 
 
-# Files that appear complete or not at all.
-
-
 def test_the_new_file_takes_the_place_of_the_old_one_or_nothing_is_left_of_it(tmp_path):
     path = tmp_path / "file"
     path.write_text("old", encoding="utf-8")
@@ -173,9 +170,6 @@ def test_several_programs_may_write_the_same_file(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-# Estimates from numbers alone: quality, suspect pairs, and when work must end.
-
-
 # Rounding gives a certain token slightly more than 0, and a banned token has no probability at all.
 LOG_PROBS = st.lists(st.floats(max_value=1e-6) | st.just(-math.inf), max_size=40)
 CALIBRATIONS = st.builds(Calibration, st.floats(min_value=1e-6, max_value=10), st.floats(-100, 100))
@@ -201,9 +195,6 @@ def test_without_calibration_it_is_the_mean_probability():
     assert estimated_quality([], Calibration(3, -50)) == combined_quality([]) == 1, "nothing can be wrong"
 
 
-# Rules for pairs that look like mistakes.
-
-
 @pytest.mark.parametrize(
     ("source", "translation", "pieces", "max_ratio", "expected"),
     [
@@ -219,9 +210,6 @@ def test_without_calibration_it_is_the_mean_probability():
 def test_the_first_rule_that_fits_is_told(source, translation, pieces, max_ratio, expected):
     of_source, of_translation = pieces
     assert suspicion(source, translation, of_source, of_translation, max_ratio) == expected
-
-
-# When work must end.
 
 
 def test_work_may_go_on_for_its_seconds_from_its_start():
@@ -241,9 +229,6 @@ def test_time_in_which_the_thread_waits_does_not_count():
     budget.start()
     time.sleep(0.3)
     budget.check()
-
-
-# The memory of processes.
 
 
 def process(folder, pid, parent, kilobytes):

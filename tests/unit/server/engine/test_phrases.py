@@ -32,9 +32,6 @@ def test_after_any_tokens_what_ends_in_the_new_one_is_banned(surfaces, phrases, 
         assert is_banned == ends
 
 
-# Required phrases.
-
-
 EOS = 1
 SURFACES = [b"", b"", b" a", b" b", b"b", b" c", b"d", b" ab", b"\xe7", b"\x8c", b"\xab", b" "]
 A, SPACE_B, B, C, D, AB = range(2, 8)

@@ -107,9 +107,6 @@ def problem_of(model):
     return refusal(BundleError, model.refresh)
 
 
-# What is downloaded, and when
-
-
 @pytest.mark.parametrize("is_pinned", [True, False])
 def test_a_bundle_is_downloaded_once(server, cache, is_pinned):
     digest = digest_of(server)
@@ -142,9 +139,6 @@ def test_two_downloads_at_once_are_one(server, cache):
         assert list(pool.map(RemoteModel.refresh, models)) == [digest_of(server)] * 2
     assert server.times(WEIGHTS) == 1
     check(cache)
-
-
-# What a server of files can do
 
 
 def wrong(content):
@@ -306,9 +300,6 @@ def test_a_download_is_given_up(server, cache, behaviour):
             assert "the download was given up, because the server stops" in str(each.exception(10))
 
 
-# Addresses, passwords and certificates
-
-
 def test_redirects_are_followed_and_another_host_gets_no_password(server, cache):
     with FileServer({"there": server.files[WEIGHTS]}) as second:
         server.behave(WEIGHTS, redirect("/a"))
@@ -360,9 +351,6 @@ def test_secrets_reach_no_log_and_no_error(server, cache, caplog):
     assert "downloaded sha256:" in caplog.text
     assert "the version of the last download goes on" in caplog.text
     assert "hunter" not in caplog.text + "".join(problems)
-
-
-# Room, use and broken files
 
 
 def test_a_size_beyond_the_limit_is_refused_before_anything_is_downloaded(server, tmp_path):

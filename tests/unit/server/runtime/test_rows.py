@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from helpers.row_moves import moves
 from translane_server.runtime.backend import RowMove, StepNeeds
 from translane_server.runtime.buffers import StepBuffers
 from translane_server.runtime.cache import CacheShape, HostCache
@@ -44,24 +45,8 @@ def blocks_of(cache):
     return own, [view(p, shape.cross_dtype, *shape.blocks("cross")[1:]) for p in cache.cross_pointers()]
 
 
-@st.composite
-def moves(draw):
-    """Moves of some rows over others, often of the same positions of one row."""
-    rows, count = draw(st.permutations(range(SHAPE.rows))), draw(st.integers(0, SHAPE.rows - 1))
-    found: list[RowMove] = []
-    for target in rows[:count]:
-        if found and draw(st.booleans()):
-            found.append(found[-1]._replace(target=target))
-            continue
-        source = draw(st.sampled_from(rows[count:]))
-        length = draw(st.integers(0, SHAPE.target_capacity))
-        source_length, start = draw(st.integers(0, SHAPE.source_capacity)), draw(st.integers(0, length))
-        found.append(RowMove(source, target, length, source_length, start))
-    return found
-
-
 @pytest.mark.parametrize(("shape", "small"), [(SHAPE, 0), (SHAPE, 1 << 20), (CELLS, 1 << 20)])
-@given(moves=moves())
+@given(moves=moves(SHAPE))
 @example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(0, 3, 5, 7, 2)])
 @example(moves=[RowMove(0, 1, 5, 7, 2), RowMove(0, 2, 5, 7, 2), RowMove(0, 3, 2, 0, 2)])
 def test_rows_are_copied_over_others(moves, shape, small):
@@ -153,9 +138,6 @@ def test_normalisers_do_not_depend_on_what_else_there_is(draw, scale):
             assert log_normalisers(joined[row : row + 1]).tobytes() == alone[row : row + 1].tobytes()
 
 
-# Runs of the encoder.
-
-
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=40), st.integers(20, 2000), st.integers(0, 50))
 @example(lengths=[20, 1, 20, 1, 20, 1], capacity=130, run_cost=0)
 def test_groups_hold_the_first_sources_beside_each_other(lengths, capacity, run_cost):
@@ -184,9 +166,6 @@ def test_groups_hold_the_first_sources_beside_each_other(lengths, capacity, run_
 )
 def test_groups(lengths, capacity, run_cost, groups):
     assert [(group.numbers, group.longest) for group in group_sources(lengths, capacity, run_cost)] == groups
-
-
-# The best token of each row, where NumPy finds it.
 
 
 def test_of_equal_logits_the_lowest_token_is_best():

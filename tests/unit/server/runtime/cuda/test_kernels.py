@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from helpers.cuda_on_cpu import SOURCE, CpuDevice, kernels_library
+from helpers.row_moves import moves
 from translane_server.runtime.backend import RowMove
 from translane_server.runtime.cache import CacheShape, HostCache, Staged
 from translane_server.runtime.cuda import kernels as kernels_module
@@ -74,21 +75,8 @@ class Rows:
         return all(np.array_equal(*pair) for pair in self.memory)
 
 
-@st.composite
-def moves(draw):
-    """Moves of some rows over others, in any order."""
-    rows, count = draw(st.permutations(range(SHAPE.rows))), draw(st.integers(0, SHAPE.rows - 1))
-    found = []
-    for target in rows[:count]:
-        source = draw(st.sampled_from(rows[count:]))
-        length = draw(st.integers(0, SHAPE.target_capacity))
-        source_length, start = draw(st.integers(0, SHAPE.source_capacity)), draw(st.integers(0, length))
-        found.append(RowMove(source, target, length, source_length, start))
-    return found
-
-
 @pytest.mark.parametrize(("shape", "at_once"), [(SHAPE, 2), (SHAPE, MOVES), (CELLS, MOVES)])
-@given(moves=moves())
+@given(moves=moves(SHAPE))
 @example(moves=[RowMove(0, row, 43, 44) for row in (3, 1, 2, 5, 4)])
 @example(moves=[RowMove(0, 1, 50, 0, 49), RowMove(2, 3, 50, 20, 48)])  # far from the first position
 @example(moves=[RowMove(0, 1, 0, 0), RowMove(2, 3, 0, 0)])
