@@ -12,10 +12,11 @@ from helpers.tiny_bundle import TINY
 from translane_server.core.errors import BundleError
 from translane_server.models.checkpoints import with_bundles
 
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="without PyTorch nothing is exported")
+
 DIGEST = hashlib.sha256((TINY / "manifest.json").read_bytes()).hexdigest()
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="without PyTorch nothing is exported")
 def test_an_export_removes_no_bundle_that_its_start_is_about_to_use(tmp_path, monkeypatch):
     monkeypatch.setenv("TRANSLANE_EXPORT_PRECISION", "-fp32")  # is not meant for the exports of a start
     exporter = tmp_path / "exporter"
@@ -43,7 +44,6 @@ def test_an_export_removes_no_bundle_that_its_start_is_about_to_use(tmp_path, mo
     assert set((after / "exported").glob("*/")) == {first.folder, second.folder}
 
 
-@pytest.mark.skipif(find_spec("torch") is None, reason="without PyTorch nothing is exported")
 def test_a_cache_that_takes_no_export_is_told(tmp_path):
     (tmp_path / "model.pt").touch()
     (tmp_path / "cache").mkdir()

@@ -176,9 +176,6 @@ async def test_the_server_fails_with_its_last_model(registry, library):
     assert registry.has_failed
 
 
-# How the version changes that requests of a model get.
-
-
 async def test_changes_wait_for_each_other_and_for_the_version_before(model):
     await model.load()
     first = model.ready

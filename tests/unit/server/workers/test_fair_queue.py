@@ -130,9 +130,6 @@ def test_nobody_pays_where_nothing_waits():
     assert drain(queue) == ["a0", "b0"]
 
 
-# How much a worker is sent at once.
-
-
 class Sink:
     """A connection that takes sequences, and does nothing."""
 

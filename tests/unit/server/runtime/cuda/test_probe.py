@@ -65,7 +65,6 @@ FAILED_LOAD = (
 )
 MESSAGES = {
     FAILED_LOAD.format("libcublasLt.so.13"): f"libcublasLt.so.13 is missing; {INSTALL} installs it",
-    FAILED_LOAD.format("libcudart.so.13"): f"libcudart.so.13 is missing; {INSTALL} installs it",
     FAILED_LOAD.format("libcuda.so.1"): (
         "there is no NVIDIA driver (libcuda.so.1 is missing; a container gets it by --gpus all)"
     ),
