@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from helpers.refusals import refusal
-from helpers.tiny_bundle import TINY
+from helpers.tiny_bundle import TINY, put_bundle
 from translane_server.bundle import devices
 from translane_server.bundle.bundle import Bundle, load_bundle
 from translane_server.bundle.shortlist import LONGEST_NGRAM, Shortlist, load_shortlist, longest_ngram, write_shortlist
@@ -143,16 +143,13 @@ def test_the_probe_is_asked_in_a_process_of_its_own():
 
 
 def put(folder, precision):
-    shutil.copytree(TINY, folder)
-    path = folder / "manifest.json"
-    content = json.loads(path.read_text()) | {"precision": precision}
-    for tensor in content["graphs"]["decoder"]["inputs"]:
+    graphs = json.loads((TINY / "manifest.json").read_text())["graphs"]
+    for tensor in graphs["decoder"]["inputs"]:
         if tensor["name"].startswith("self_"):
             tensor["dtype"] = {"fp16": "float16", "bf16": "bfloat16"}.get(precision, "float32")
     if precision in ("fp16", "bf16"):
-        content["graphs"]["greedy"] = content["graphs"]["decoder"]
-    path.write_text(json.dumps(content))
-    return folder
+        graphs["greedy"] = graphs["decoder"]
+    return put_bundle(folder, precision=precision, graphs=graphs)
 
 
 @pytest.fixture

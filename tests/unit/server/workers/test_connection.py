@@ -121,11 +121,6 @@ class ObservedHost:
         return messages
 
 
-def send_two_more(connection, _output):
-    for number in (8, 9):
-        connection.submit(sequence(number))
-
-
 def never(*_news):
     raise AssertionError("the worker is there, and silent")
 
@@ -134,22 +129,7 @@ def sequence(number):
     return Sequence(number, 0, 0.0, False, Sentence([7, EOS], DecodingOptions(9)))
 
 
-async def test_what_a_turn_of_the_event_loop_has_for_a_replica_is_one_message():
-    host = ObservedHost()
-    replica = WorkerConnection(SETUP, host)
-    await replica.start(send_two_more, never)
-    await asyncio.to_thread(host.messages, 1)  # the setup
-    replica.submit(sequence(1))
-    replica.cancel(1)
-    replica.submit(sequence(2))
-    host.connection.sendall(of_output(EngineOutput()))
-    messages = await asyncio.to_thread(host.messages, 2)
-    sent = [([each.number for each in told.sequences], told.cancelled) for told in map(read_input, messages)]
-    assert sent == [([1, 2], [1]), ([8, 9], [])]
-    await replica.stop()
-
-
-async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop():
+async def test_what_a_turn_of_the_event_loop_has_is_one_message_and_orders_after_an_output_wait_for_no_turn():
     host, loop = ObservedHost(), asyncio.get_running_loop()
     sent = loop.create_future()
 
@@ -159,16 +139,23 @@ async def test_orders_after_an_output_do_not_wait_for_a_turn_of_the_event_loop()
         except BlockingIOError as error:
             sent.set_exception(error)
 
-    def send_one_more(connection, _output):
+    def send_two_more(connection, _output):
         loop.call_soon(look)
-        connection.submit(sequence(8))
+        for number in (8, 9):
+            connection.submit(sequence(number))
 
     replica = WorkerConnection(SETUP, host)
-    await replica.start(send_one_more, never)
+    await replica.start(send_two_more, never)
     await asyncio.to_thread(host.messages, 1)  # the setup
+    replica.submit(sequence(1))
+    replica.cancel(1)
+    replica.submit(sequence(2))
+    messages = await asyncio.to_thread(host.messages, 1)
     host.connection.setblocking(False)
     host.connection.sendall(of_output(EngineOutput()))
-    assert await sent
+    messages += Frames().feed(await sent)
+    told = [([each.number for each in inputs.sequences], inputs.cancelled) for inputs in map(read_input, messages)]
+    assert told == [([1, 2], [1]), ([8, 9], [])]
     await replica.stop()
 
 
