@@ -307,17 +307,6 @@ def failed(calls):
     return [number for output in calls.server.outputs for number in output.failed]
 
 
-def test_a_step_that_fails_costs_its_sentences_alone(caplog):
-    calls = Calls(rows=2)
-    for token in (10, 11, 12, 13):
-        calls.submit(token, length=3)
-    calls.at_step[2] = once(MemoryError())
-    calls.run()
-    assert failed(calls) == [10, 11]
-    assert calls.order == [12, 13]
-    assert caplog.messages == ["a step of 2 sentences has failed"]
-
-
 @pytest.mark.parametrize(
     ("broken", "error", "outputs"),
     [
