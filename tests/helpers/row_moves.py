@@ -12,7 +12,7 @@ def moves(draw: st.DrawFn, shape: CacheShape) -> list[RowMove]:
     rows, count = draw(st.permutations(range(shape.rows))), draw(st.integers(0, shape.rows - 1))
     found: list[RowMove] = []
     for target in rows[:count]:
-        if found and draw(st.booleans()):
+        if draw(st.booleans()) and found:
             found.append(found[-1]._replace(target=target))
             continue
         source = draw(st.sampled_from(rows[count:]))

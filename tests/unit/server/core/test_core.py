@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -41,7 +42,7 @@ def a_socket(path):
         listening.bind(path.name)  # which must be short
 
 
-NO_FILES = {
+NO_FILES: dict[str, Any] = {
     "folder": Path.mkdir,
     "named pipe": os.mkfifo,
     "device": lambda path: path.symlink_to("/dev/zero"),
