@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
+import socket
 import ssl
 from collections import Counter
 from typing import Any
