@@ -1,4 +1,4 @@
-"""Shortcuts for PyTorch's ONNX exporter: the same graphs in half the time.
+"""Shortcuts for PyTorch's ONNX exporter: the same graphs in a third of the time.
 
 The exporter has no options for them, so functions of its own are replaced while it runs.
 """
@@ -16,21 +16,27 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 from torch.onnx._internal.exporter import _decomp, _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
+from torch.onnx._internal.fx.passes import type_promotion
 
 _aten = torch.ops.aten
 _registry = functools.cache(ONNXRegistry.from_torchlib)
 _decompose = _fx_passes.decompose_with_registry
+_Promotion = type_promotion._TypePromotionInterpreter
+_run_node = _Promotion.run_node
 
 
 @contextlib.contextmanager
 def exporter_shortcuts() -> Iterator[None]:
     """While entered, `torch.onnx.export` makes its table of translations once, and decomposes a graph only if it must.
 
-    The table takes half a second. A decomposition traces the graph three more times.
+    The table takes half a second. A decomposition traces the graph three more times. Promoting types would compute each
+    shape once more, and the cache of shapes finds too little for what it costs: a quarter of an export together.
     """
     with (
         _replaced(ONNXRegistry, "from_torchlib", staticmethod(_registry)),
         _replaced(_fx_passes, "decompose_with_registry", decompose_if_needed),
+        _replaced(_Promotion, "run_node", _promote_types),
+        torch._dynamo.config.patch(fake_tensor_cache_enabled=False),
     ):
         yield
 
@@ -47,6 +53,16 @@ def decompose_if_needed(program: ExportedProgram, registry: ONNXRegistry) -> Exp
     if all(_is_translated(node, translated) for node in program.graph.nodes):
         return program
     return _decompose(program, registry)
+
+
+def _promote_types(interpreter: Any, node: Node) -> Any:
+    """Convert what an operator takes to its type, and return the tensor without numbers that the node stands for."""
+    if node.op != "call_function" or "val" not in node.meta:
+        return _run_node(interpreter, node)
+    with interpreter._set_current_node(node):
+        if rule := type_promotion.get_type_promotion_rule(node, interpreter.type_promotion_table):
+            interpreter._maybe_promote_node(node, rule)
+    return node.meta["val"]
 
 
 def _is_translated(node: Node, translated: frozenset[Any]) -> bool:
