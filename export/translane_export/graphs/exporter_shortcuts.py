@@ -30,12 +30,14 @@ def exporter_shortcuts() -> Iterator[None]:
     """While entered, `torch.onnx.export` makes its table of translations once, and decomposes a graph only if it must.
 
     The table takes half a second. A decomposition traces the graph three more times. Promoting types would compute each
-    shape once more, and the cache of shapes finds too little for what it costs: a quarter of an export together.
+    shape once more, and the cache of shapes finds too little for what it costs: a quarter of an export together. A
+    tenth goes into the lines of code that each node comes from, which the file does not keep.
     """
     with (
         _replaced(ONNXRegistry, "from_torchlib", staticmethod(_registry)),
         _replaced(_fx_passes, "decompose_with_registry", decompose_if_needed),
         _replaced(_Promotion, "run_node", _promote_types),
+        _replaced(torch.fx.config, "do_not_emit_stack_traces", True),
         torch._dynamo.config.patch(fake_tensor_cache_enabled=False),
     ):
         yield
