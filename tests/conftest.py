@@ -4,6 +4,7 @@ import contextlib
 import gc
 import os
 import signal
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from helpers import groups, store  # noqa: E402
 
 # Set before PyTorch reads it. On tiny tensors a second thread only costs time, above all beside other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+_MANY, _kept = 200, 0  # modules
 
 # How long an example takes says more about the machine than about the code.
 hypothesis.settings.register_profile("translane", deadline=None)
@@ -67,12 +70,23 @@ def ray_cluster(tmp_path_factory):
 
 
 def pytest_collection_finish() -> None:
+    _keep_modules_from_the_collector()
+
+
+def pytest_runtest_logfinish() -> None:
+    if len(sys.modules) > _kept + _MANY:  # as the first export of a process imports
+        _keep_modules_from_the_collector()
+
+
+def _keep_modules_from_the_collector() -> None:
     """Keep the garbage collector from what lives as long as the process: modules are a million objects with PyTorch.
 
     An export collects garbage three times, which took longer than capturing a graph does.
     """
+    global _kept
     gc.collect()
     gc.freeze()
+    _kept = len(sys.modules)
 
 
 # A shell that runs something in the background has it ignore Ctrl-C, and so everything it starts; tests press it.
