@@ -16,6 +16,10 @@ from translane_server.bundle.bundle import Bundle, load_bundle
 POSITIONS = 128
 PREFIX = "translate English to {}: "
 
+# All layers are alike, and an export takes longer with each. BART with one says too little to learn from.
+_ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
+_ONE_LAYER_OF_T5 = {"num_layers": 1, "num_decoder_layers": 1}
+
 _NAMES = {"de": "German", "fr": "French"}
 _TASKS = {f"translation_en_to_{code}": {"prefix": PREFIX.format(name)} for code, name in _NAMES.items()}
 
@@ -44,7 +48,12 @@ FOREIGN_MODELS = {
     "M2M100": ForeignModel("M2M100, NLLB-200", "m2m100", "en", "fr", config={"vocab_size": 1000}),
     "NLLB-200": ForeignModel("M2M100, NLLB-200", "nllb", "eng_Latn", "fra_Latn", fast=True),
     "mBART-50": ForeignModel("mBART-50", "mbart50", "en_XX", "fr_XX", fast=True),
-    "BART": ForeignModel("BART", "bart", spread=0.25, config={"forced_bos_token_id": 0, "bos_token_id": 0}),
+    "BART": ForeignModel(
+        "BART",
+        "bart",
+        spread=0.25,
+        config={"forced_bos_token_id": 0, "bos_token_id": 0, "encoder_layers": 2, "decoder_layers": 3},
+    ),
     "T5": ForeignModel("T5", "t5", "en", "fr", fast=True, spread=0.1, config={"task_specific_params": _TASKS}),
 }
 
@@ -87,7 +96,9 @@ def _write(foreign: ForeignModel, scratch: Path) -> None:
     if foreign.fast:
         tokenizer.save_pretrained(folder)
         tokenizer = _tokenizer(foreign, folder)
-    config = {**drawn.config, "vocab_size": len(tokenizer) + (foreign.kind != "marian") * 8, **foreign.config}
+    sizes = {"vocab_size": len(tokenizer) + (foreign.kind != "marian") * 8}
+    sizes |= _ONE_LAYER_OF_T5 if foreign.kind == "t5" else _ONE_LAYER
+    config = {**drawn.config, **sizes, **foreign.config}
     # transformers writes <unk> for ids without a piece, and the server writes nothing
     names = tokenizer.convert_ids_to_tokens(range(config.get("decoder_vocab_size", config["vocab_size"])))
     never = {id_ for id_, name in enumerate(names) if name in (None, tokenizer.unk_token)}
