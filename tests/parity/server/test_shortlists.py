@@ -131,9 +131,8 @@ def test_greedy_search_is_pytorchs_over_the_list(tmp_path, rules):
 @pytest.mark.parametrize(
     ("precision", "threads", "unit"),
     [
+        # each pair of values
         ("fp32", 1, "self-attention"),
-        ("fp32", 2, "self-attention"),
-        ("int8", 1, "self-attention"),
         ("int8", 2, "self-attention"),
         ("fp32", 2, "ssru"),
         ("int8", 1, "ssru"),
