@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from translane.results import FinishReason, ModelInfo, Translation
 from translane_batch.records import Answer
@@ -49,16 +48,6 @@ class Filters:
             except InvalidRequestError:
                 message = "--leave-out language needs py3langid: install translane[language-id]"
                 raise BatchError(message, exit_code=2) from None
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that ask a server for what the filters look at."""
-        options: dict[str, Any] = {}
-        if self._min_quality:
-            options["return_quality"] = True
-        if self._max_ratio is not None:
-            options["return_tokens"] = True
-        return options
 
     def answer(self, source: str, translation: Translation) -> Answer:
         """Return the answer of a source. The best translation decides; an empty one is left out in any case."""

@@ -21,7 +21,7 @@ from translane.progress import Progress
 from translane_batch.corpus import CorpusFile, find_corpus, fingerprint
 from translane_batch.records import BLANK, UNREADABLE, Answer, Block, Record
 from translane_batch.settings import BatchError, BatchSettings
-from translane_batch.store import Run, Sources, key_of
+from translane_batch.store import Run, Sources
 from translane_batch.translator import all_of, identity_of_servers, opened
 from translane_server.core.files import in_place_of
 
@@ -150,7 +150,7 @@ def _read(corpus: Sequence[CorpusFile], state: Run, summary: Summary, log: Log) 
         for file in corpus:
             for block in file.files.blocks(file.path, whole=False):
                 texts = [record.source for record in block.records if record.source]
-                sources.add(texts, list(map(key_of, texts)))
+                sources.add(texts)
                 state.texts += len(texts)
                 progress.add(len(block.records))
     progress.close()
@@ -216,7 +216,7 @@ def _answered(file: CorpusFile, sources: Sources, *, whole: bool) -> Iterator[tu
     """Yield the blocks of a file, with the answer of each record. BatchError: the file is not what was read before."""
     found: list[Answer | None] = []
     for block in file.files.blocks(file.path, whole=whole):
-        found = sources.answers([key_of(record.source) for record in block.records if record.source])
+        found = sources.answers([record.source for record in block.records if record.source])
         if None in found:
             break
         answers = iter(found)

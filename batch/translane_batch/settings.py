@@ -169,15 +169,13 @@ class BatchSettings(Settings):
                 raise ValueError(f"--model: {error}") from None
         if self.server and self.ray:
             raise ValueError("--server and --ray exclude each other: servers and workers both translate")
-        for name in ("ca", "token_file"):
-            if getattr(self, name) is not None and not self.server:
-                raise ValueError(f"--{name.replace('_', '-')} needs --server")
         for name in OF_THIS_MACHINE:
             if getattr(self, name) != type(self).model_fields[name].default and self.server:
                 raise ValueError(f"--{name.replace('_', '-')} and --server exclude each other: servers have their own")
-        for name in ("workers", "cpus_per_worker"):
-            if getattr(self, name) is not None and not self.ray:
-                raise ValueError(f"--{name.replace('_', '-')} needs --ray")
+        needed = {"ca": "server", "token_file": "server", "workers": "ray", "cpus_per_worker": "ray"}
+        for name, other in needed.items():
+            if getattr(self, name) is not None and not getattr(self, other):
+                raise ValueError(f"--{name.replace('_', '-')} needs --{other}")
         return self
 
     @property
@@ -192,9 +190,11 @@ class BatchSettings(Settings):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the requests that are set."""
+        """The options of the requests that are set, and those that ask for what is left out by."""
         values = {name: getattr(self, name) for name in _OPTIONS}
         values["beam_size"] = self.beam_size or self.num_hypotheses
+        values["return_quality"] = True if self.min_quality else None
+        values["return_tokens"] = None if self.max_ratio is None else True
         return {name: value for name, value in values.items() if value is not None}
 
     @property

@@ -74,9 +74,9 @@ class Sources:
     def __exit__(self, *_exception: object) -> None:
         self.close()
 
-    def add(self, texts: Sequence[str], keys: Sequence[bytes]) -> None:
-        """Add texts, of which some may be there already. `keys` are theirs."""
-        different = dict(zip(keys, texts, strict=True))
+    def add(self, texts: Sequence[str]) -> None:
+        """Add texts, of which some may be there already."""
+        different = {_key_of(text): text for text in texts}
         self._db.executemany("insert or ignore into source (key, text) values (?, ?)", different.items())
 
     def counts(self) -> tuple[int, int]:
@@ -111,8 +111,9 @@ class Sources:
             self.commit()
             self._committed = time.monotonic()
 
-    def answers(self, keys: Sequence[bytes]) -> list[Answer | None]:
+    def answers(self, texts: Sequence[str]) -> list[Answer | None]:
         """Return the answer of each text; None for one that is not there or has none."""
+        keys = [_key_of(text) for text in texts]
         different = list(set(keys))
         query = f"select key, answer from source where key in ({','.join('?' * len(different))})"  # noqa: S608 - of marks
         found = {key: Answer.decoded(answer) for key, answer in self._db.execute(query, different) if answer}
@@ -141,7 +142,7 @@ class Sources:
             self._db.execute("commit")
 
 
-def key_of(text: str) -> bytes:
+def _key_of(text: str) -> bytes:
     """Return what stands for a text: that two of 10⁹ texts have the same one is a chance of 1 in 10¹¹."""
     return hashlib.blake2b(text.encode(), digest_size=12).digest()
 

@@ -113,7 +113,7 @@ class Translator:
         self._client = client
         self._model = settings.model if settings.server else ""
         self._source, self._target = settings.source_language, settings.target_language
-        self._options = cast(DecodingOptions, settings.options | filters.options)
+        self._options = cast(DecodingOptions, settings.options)
         self._filters = filters
         self._turns = asyncio.Semaphore(requests)
 

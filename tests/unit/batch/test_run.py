@@ -19,7 +19,7 @@ from helpers.commands import batch
 from translane_batch import records, run, store
 from translane_batch.run import Summary
 from translane_batch.settings import BatchError
-from translane_batch.store import Sources, key_of, locked
+from translane_batch.store import Sources, locked
 
 
 def corpus_of(folder: Path, files: Sequence[Sequence[str]]) -> Path:
@@ -116,8 +116,8 @@ def test_a_run_that_is_killed_while_it_reads_begins_anew(tmp_path, monkeypatch, 
     corpus = corpus_of(tmp_path, [["a", "b", "a"], ["c"]])
     real = Sources.add
 
-    def killed(sources: Sources, texts: Sequence[str], keys: Sequence[bytes]) -> None:
-        real(sources, texts, keys)
+    def killed(sources: Sources, texts: Sequence[str]) -> None:
+        real(sources, texts)
         if "c" in texts:
             raise InterruptedError("killed")
 
@@ -278,7 +278,7 @@ def test_answers_are_kept_a_second_after_they_were_given(tmp_path, monkeypatch):
     """What another process sees is what is there after a kill."""
     texts = [f"text {number}" for number in range(10)]
     with Sources(tmp_path / "s", new=True) as sources:
-        sources.add(texts * 2, list(map(key_of, texts * 2)))
+        sources.add(texts * 2)
         assert sources.counts() == (10, 0)
     now = 0.0
     monkeypatch.setattr("translane_batch.store.time.monotonic", lambda: now)
@@ -292,14 +292,14 @@ def test_answers_are_kept_a_second_after_they_were_given(tmp_path, monkeypatch):
     sources.close()
     with Sources(tmp_path / "s") as sources:
         assert list(sources.left(3)) == []
-        assert sources.answers([key_of("text 3"), key_of("other")]) == [translation_of("text 3"), None]
+        assert sources.answers(["text 3", "other"]) == [translation_of("text 3"), None]
 
 
 def test_chunks_are_bounded_by_number_and_by_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_CHUNK_BYTES", 20)
     texts = ["a", "b", "c", "long" * 6, "d", "e\0f"]
     with Sources(tmp_path / "s", new=True) as sources:
-        sources.add(texts, list(map(key_of, texts)))
+        sources.add(texts)
         assert [[text for _, text in chunk] for chunk in sources.left(3)] == [texts[:3], texts[3:4], texts[4:]]
 
 
