@@ -16,7 +16,6 @@ from translane_server.bundle.bundle import read_manifest
 from translane_server.text.characters import untold_letters
 
 _LENGTHS = (8, 16, 32)  # words of the reference up to which a sentence is of a group
-_LEARNT_FROM = 50_000  # pairs: the lexicon's counts take some kilobytes for each
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*", re.ASCII)
 _NAME = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Za-z0-9-]+", re.ASCII)
 _PLACEHOLDER = "{name}"
@@ -35,7 +34,7 @@ def quality_report(folder: Path, text: Path, beam_size: int | None = None) -> di
         TranslaneError: the bundle cannot be served.
     """
     pairs = [(pair.source, pair.target) for pair in read_parallel_text(text, Columns(0, 1), "refuse").pairs]
-    lexicon = learn_lexicon(pairs[:_LEARNT_FROM])
+    lexicon = learn_lexicon(pairs)
     marked = {row: found for row, pair in enumerate(pairs) if (found := _with_placeholder(*pair, lexicon))}
     with Translator(folder) as translator:
         outputs = [each.text for each in translator.translate_iter((pair[0] for pair in pairs), beam_size=beam_size)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -30,8 +31,7 @@ class EncodedPair:
         return max(len(self.source), len(self.target)) + 1
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Padded ids: source ends with eos; target_input starts with bos, target_output is the same one step later."""
 
     source_ids: torch.Tensor  # [B, S]
@@ -41,12 +41,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on `device`."""
-        return Batch(
-            self.source_ids.to(device),
-            self.source_lengths.to(device),
-            self.target_input.to(device),
-            self.target_output.to(device),
-        )
+        return Batch(*(tensor.to(device) for tensor in self))
 
 
 def plan_batches(

@@ -21,28 +21,29 @@ from translane_export.train.word_vectors import load_word_vectors
 
 @dataclass(frozen=True)
 class Corpus:
-    """Parallel text with vocabularies trained on its training part alone."""
+    """Parallel text with vocabularies, of source and target, trained on its training part alone."""
 
     settings: TrainSettings
     train: ParallelText
     valid: ParallelText
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
+    vocabularies: tuple[Vocabulary, Vocabulary]
 
     def epoch_pairs(self, epoch: int) -> list[EncodedPair]:
         """Return the ids of every training pair that fits; with subword sampling, drawn anew for each epoch."""
         seed = self.settings.seed
         if self.settings.sampling_alpha:
-            sources, targets = (sampler.draw((seed, epoch, side)) for side, sampler in enumerate(self._samplers))
+            sides = [sampler.draw((seed, epoch, side)) for side, sampler in enumerate(self._samplers)]
         else:
-            sources, targets = self._best_ids
+            sides = self._best_ids
         if self.settings.stand_ins:
             replaced = self._replacements.draw((seed, epoch))
-            sources = _with(sources, self.source_vocabulary, {row: source for row, (source, _) in replaced.items()})
-            targets = _with(targets, self.target_vocabulary, {row: target for row, (_, target) in replaced.items()})
+            sides = [
+                _with(ids, vocabulary, {row: pair[side] for row, pair in replaced.items()})
+                for side, (ids, vocabulary) in enumerate(zip(sides, self.vocabularies, strict=True))
+            ]
         most, positions = self.settings.max_length, self.settings.max_positions
         limit = min(most, positions - 1)
-        encoded = [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
+        encoded = [EncodedPair(source, target) for source, target in zip(*sides, strict=True)]
         fitting = [pair for pair in encoded if pair.width <= limit + 1]
         if not fitting:
             flag = f"--max-length {most}" if limit == most else f"--max-positions {positions}"
@@ -51,44 +52,32 @@ class Corpus:
 
     def load_word_vectors(self, model: Transformer) -> None:
         """Start the embeddings from the word vectors that the settings name."""
-        for path, vocabulary, embedding in (
-            (self.settings.source_word_vectors, self.source_vocabulary, model.encoder.embedding.tokens),
-            (self.settings.target_word_vectors, self.target_vocabulary, model.decoder.embedding.tokens),
-        ):
+        paths = self.settings.source_word_vectors, self.settings.target_word_vectors
+        for path, vocabulary, stack in zip(paths, self.vocabularies, (model.encoder, model.decoder), strict=True):
             if path is not None:
+                pieces, deviation = vocabulary.pieces(), model.config.d_model**-0.5
                 try:
-                    load_word_vectors(
-                        path, embedding, vocabulary.pieces(), standard_deviation=model.config.d_model**-0.5
-                    )
+                    load_word_vectors(path, stack.embedding.tokens, pieces, standard_deviation=deviation)
                 except (OSError, ValueError) as error:
                     raise DataError(f"word vectors: {error}") from error
 
     @cached_property
-    def _best_ids(self) -> tuple[list[list[int]], list[list[int]]]:
-        return (
-            self.source_vocabulary.encode([pair.source for pair in self.train.pairs]),
-            self.target_vocabulary.encode([pair.target for pair in self.train.pairs]),
-        )
+    def _best_ids(self) -> list[list[list[int]]]:
+        return [
+            vocabulary.encode(texts) for vocabulary, texts in zip(self.vocabularies, self.train.sides(), strict=True)
+        ]
 
     @cached_property
     def _replacements(self) -> Replacements:
-        return Replacements(
-            [
-                (self.source_vocabulary.normalize(pair.source), self.target_vocabulary.normalize(pair.target))
-                for pair in self.train.pairs
-            ],
-            self.settings.stand_ins,
-        )
+        source, target = self.vocabularies
+        pairs = [(source.normalize(pair.source), target.normalize(pair.target)) for pair in self.train.pairs]
+        return Replacements(pairs, self.settings.stand_ins)
 
     @cached_property
-    def _samplers(self) -> tuple[SegmentationSampler, SegmentationSampler]:
+    def _samplers(self) -> list[SegmentationSampler]:
         alpha, nbest = self.settings.sampling_alpha, self.settings.sampling_nbest
-        sources = [pair.source for pair in self.train.pairs]
-        targets = [pair.target for pair in self.train.pairs]
-        return (
-            SegmentationSampler(self.source_vocabulary, sources, alpha=alpha, nbest=nbest),
-            SegmentationSampler(self.target_vocabulary, targets, alpha=alpha, nbest=nbest),
-        )
+        sides = zip(self.vocabularies, self.train.sides(), strict=True)
+        return [SegmentationSampler(*side, alpha=alpha, nbest=nbest) for side in sides]
 
 
 def _with(ids: list[list[int]], vocabulary: Vocabulary, texts: dict[int, str]) -> list[list[int]]:
@@ -124,21 +113,16 @@ def build_corpus(
     if given and not reuse:
         for model, name in zip(given, ("source", "target"), strict=True):
             (output / f"{name}.spm").write_bytes(model)
+    sources, targets = train.sides()
     if reuse or given:
         names = ("joint", "joint") if settings.joint_vocabulary else ("source", "target")
         source, target = (Vocabulary(output / f"{name}.spm") for name in names)
-        return Corpus(settings, train, valid, source, target)
-    sources, targets = ([pair.source for pair in train.pairs], [pair.target for pair in train.pairs])
-    if settings.joint_vocabulary:
-        joint = _train(settings, "source", itertools.chain(sources, targets), output / "joint.spm")
-        return Corpus(settings, train, valid, joint, joint)
-    return Corpus(
-        settings,
-        train,
-        valid,
-        source_vocabulary=_train(settings, "source", sources, output / "source.spm"),
-        target_vocabulary=_train(settings, "target", targets, output / "target.spm"),
-    )
+    elif settings.joint_vocabulary:
+        source = target = _train(settings, "source", itertools.chain(sources, targets), output / "joint.spm")
+    else:
+        source = _train(settings, "source", sources, output / "source.spm")
+        target = _train(settings, "target", targets, output / "target.spm")
+    return Corpus(settings, train, valid, (source, target))
 
 
 def _train(

@@ -47,6 +47,10 @@ class ParallelText:
     digest: str
     """SHA-256 over the pairs and their order."""
 
+    def sides(self) -> tuple[list[str], list[str]]:
+        """Return all sources and all targets."""
+        return [pair.source for pair in self.pairs], [pair.target for pair in self.pairs]
+
     def summary(self) -> str:
         """Return a line for people: how many pairs, how many lines skipped, and the first of these."""
         text = f"{self.path}: {len(self.pairs):,} pairs"

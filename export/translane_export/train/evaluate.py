@@ -10,11 +10,10 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from translane_export.core.checkpoint import load_checkpoint
-from translane_export.core.errors import ExportError
+from translane_export.core.torch_model import build_model
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_export.train.data import ParallelText
-from translane_export.train.errors import TrainError
 from translane_export.train.vocabulary import Vocabulary
 
 # Languages whose spaces, where there are any, do not part words as sacrebleu's default expects.
@@ -59,27 +58,14 @@ def evaluate_model(
 ) -> Evaluation:
     """Translate the source side greedily and score it; sources beyond the model's positions are cut."""
     room = model.config.max_positions - 1
-    ids = [sentence[:room] for sentence in source.encode([pair.source for pair in text.pairs])]
-    hypotheses = target.decode(greedy_decode(model, ids))
-    return score(hypotheses, [pair.target for pair in text.pairs], target_language)
+    sources, references = text.sides()
+    ids = [sentence[:room] for sentence in source.encode(sources)]
+    return score(target.decode(greedy_decode(model, ids)), references, target_language)
 
 
 def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
     """Score the checkpoint folder in fp32, as `evaluate_model` does. Raises ExportError when it cannot be read."""
     checkpoint = load_checkpoint(directory)
     checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)  # refuses ids that the model does not have
-    model = Transformer(checkpoint.config)
-    try:
-        model.load_state_dict(checkpoint.state_dict)
-    except RuntimeError as error:
-        raise ExportError(f"{directory}: the weights do not fit config.json ({error})") from error
     source, target = (Vocabulary(path) for path in checkpoint.tokenizer.sentencepiece_models())
-    return evaluate_model(model, source, target, text, checkpoint.languages.target[0])
-
-
-def write_translations(path: Path, evaluation: Evaluation) -> None:
-    """Write the translations, one a line, in the order of the text. Raises TrainError when that fails."""
-    try:
-        path.write_text("".join(f"{hypothesis}\n" for hypothesis in evaluation.hypotheses), encoding="utf-8")
-    except OSError as error:
-        raise TrainError(f"{path}: cannot be written ({error.strerror})") from None
+    return evaluate_model(build_model(checkpoint), source, target, text, checkpoint.languages.target[0])

@@ -17,7 +17,7 @@ import opencc
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from translane_export.train.settings import NORMALIZATIONS, SIMPLIFYING_SUFFIX
+from translane_export.train.settings import SIMPLIFYING_SUFFIX
 
 _IDEOGRAPH_RANGES = ((0x3400, 0xA000), (0xF900, 0xFB00), (0x20000, 0x32400))
 
@@ -36,17 +36,12 @@ _SAME_WORD = {
 
 
 def rules(name: str) -> dict[str, str]:
-    """Return the replacements of the rule `name`, one of `NORMALIZATIONS`: longest key first wins, as in SentencePiece.
-
-    Raises:
-        ValueError: the name is unknown.
-    """
-    if name not in NORMALIZATIONS:
-        raise ValueError(f"unknown normalization {name!r}; known are {', '.join(NORMALIZATIONS)}")
+    """Return the replacements of a rule, one of `NORMALIZATIONS`: the longest key wins, as in SentencePiece."""
     if not name.endswith(SIMPLIFYING_SUFFIX):
         return _built_in_rules(name)
     simplified = _simplified_characters()
-    composed = {key: _simplify(value, simplified) for key, value in _built_in_rules(name.removesuffix("_t2s")).items()}
+    letters = str.maketrans(simplified)
+    composed = {key: value.translate(letters) for key, value in _built_in_rules(name.removesuffix("_t2s")).items()}
     for traditional, simple in simplified.items():
         composed.setdefault(traditional, simple)
     return composed
@@ -61,10 +56,6 @@ def _code_points(text: str) -> str:
     return " ".join(f"{ord(character):X}" for character in text)
 
 
-def _simplify(text: str, simplified: dict[str, str]) -> str:
-    return "".join(simplified.get(character, character) for character in text)
-
-
 @lru_cache(maxsize=1)
 def _simplified_characters() -> dict[str, str]:
     """Every Traditional character and its Simplified form, where they differ."""
@@ -74,7 +65,8 @@ def _simplified_characters() -> dict[str, str]:
     table = {before: after for before, after in zip(characters, simple, strict=True) if before != after}
     table.update(_SAME_WORD)
     # A Simplified form that is itself folded into another (e.g. by _SAME_WORD) goes all the way.
-    return {before: _simplify(after, table) for before, after in table.items()}
+    letters = str.maketrans(table)
+    return {before: after.translate(letters) for before, after in table.items()}
 
 
 def _built_in_rules(name: str) -> dict[str, str]:

@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -22,8 +21,6 @@ from translane_export.train.errors import TrainError
 # Validation on a large text takes long, and the other processes wait for it. A process that ends is noticed at once.
 _PATIENCE = timedelta(days=1)
 _JOINING = timedelta(minutes=10)
-
-Item = TypeVar("Item")
 
 
 class Parallel:
@@ -98,11 +95,6 @@ def joined(environ: Mapping[str, str]) -> Iterator[Parallel]:
     # After an error the others are gone, or wait for something that never comes; then the process just ends.
     processes.barrier()
     dist.destroy_process_group()
-
-
-def part(items: Sequence[Item], parallel: Parallel) -> Sequence[Item]:
-    """Return the items that this process computes. Neighbours, which are alike in length, go to different processes."""
-    return items[parallel.rank :: parallel.size]
 
 
 def seed_others(seed: int, step: int, parallel: Parallel) -> None:

@@ -11,7 +11,7 @@ import torch
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
 from translane_export.train.errors import ResumeError
-from translane_export.train.evaluate import evaluate_checkpoint, write_translations
+from translane_export.train.evaluate import evaluate_checkpoint
 from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
 from translane_export.train.settings import TrainSettings
@@ -82,5 +82,6 @@ def _evaluate(settings: TrainSettings) -> None:
     text = read_parallel_text(settings.test, columns, settings.bad_lines)
     evaluation = evaluate_checkpoint(settings.evaluate, text)
     if settings.output_translations:
-        write_translations(settings.output_translations, evaluation)
+        lines = "".join(f"{hypothesis}\n" for hypothesis in evaluation.hypotheses)
+        settings.output_translations.write_text(lines, encoding="utf-8")
     print(evaluation)

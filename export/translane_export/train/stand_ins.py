@@ -60,10 +60,13 @@ Lexicon = Mapping[str, Meaning]
 def learn_lexicon(pairs: Sequence[tuple[str, str]]) -> dict[str, Meaning]:
     """Find source words, cut from runs of Han characters, that nearly always mean the same target word.
 
+    The first 50,000 pairs are looked at.
+
     Any run of up to four characters may be a word of the source. Of runs that mean the same, where one contains the
     other, the one stays that occurs more often with its meaning and less often without it. A run that nearly always is
     a part of the same longer run counts as the longer one: 汤 as 汤姆.
     """
+    pairs = pairs[:_LEARNT_FROM]
     source_counts: Counter[str] = Counter()
     target_counts: Counter[str] = Counter()
     upper: Counter[str] = Counter()
@@ -321,7 +324,7 @@ class Replacements:
 
     def __init__(self, pairs: Sequence[tuple[str, str]], share: float) -> None:
         self._pairs = pairs
-        lexicon = learn_lexicon(pairs[:_LEARNT_FROM])
+        lexicon = learn_lexicon(pairs)
         self._parts = [find_parts(source, target, lexicon) for source, target in pairs]
         counts = Counter(name for _, target in pairs for name in _WITHIN.findall(target))
         names = sorted(name for name, count in counts.items() if count >= _LEAST_NAMED)

@@ -52,18 +52,15 @@ class Trainer:
         corpus: Corpus,
         output: Path,
         *,
+        limit: TimeLimit,
         start: Start | None = None,
         parallel: Parallel | None = None,
-        limit: TimeLimit | None = None,
     ) -> None:
-        self._settings, self._corpus, self._output = settings, corpus, output
+        self._settings, self._corpus, self._output, self._limit = settings, corpus, output, limit
         self._parallel = parallel or Parallel()
-        self._limit = limit or TimeLimit(settings.max_minutes * 60)
         self._device = choose_device(settings.device, self._parallel.local_rank)
-        sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-        self._config = (
-            start.config if start else settings.transformer_config(source_size=sizes[0], target_size=sizes[1])
-        )
+        source, target = map(len, corpus.vocabularies)
+        self._config = start.config if start else settings.transformer_config(source_size=source, target_size=target)
         torch.manual_seed(settings.seed)
         self._model = Transformer(self._config)
         if start:
@@ -200,8 +197,7 @@ class Trainer:
         if state.step not in state.checkpoints:
             state.checkpoints.append(state.step)
         self._averaged.load_state_dict(self._kept.average(state.checkpoints[-self._settings.average :]))
-        vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
-        evaluation = evaluate_model(self._averaged, *vocabularies, corpus.valid, self._settings.target_language)
+        evaluation = evaluate_model(self._averaged, *corpus.vocabularies, corpus.valid, self._settings.target_language)
         state.stale_validations += 1
         is_best = evaluation.bleu > state.best_bleu
         if is_best:
@@ -213,12 +209,13 @@ class Trainer:
 
     def _save_checkpoint(self, directory: Path, evaluation: Evaluation) -> None:
         settings, corpus = self._settings, self._corpus
+        source, target = corpus.vocabularies
         save_checkpoint(
             directory,
             config=self._config,
             state_dict=self._averaged.state_dict(),
-            source_tokenizer=corpus.source_vocabulary.path,
-            target_tokenizer=corpus.target_vocabulary.path,
+            source_tokenizer=source.path,
+            target_tokenizer=target.path,
             source_language=settings.source_language,
             target_language=settings.target_language,
             samples=tuple(pair.source for pair in corpus.valid.pairs[:_SAMPLE_SENTENCES]),

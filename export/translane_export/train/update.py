@@ -12,7 +12,7 @@ import torch
 from translane_export.model import Transformer, label_smoothed_cross_entropy
 from translane_export.train.batches import EncodedPair, collate
 from translane_export.train.errors import TrainError
-from translane_export.train.parallel import Parallel, SharedGradients, batch_norms_may_fail, part
+from translane_export.train.parallel import Parallel, SharedGradients, batch_norms_may_fail
 from translane_export.train.settings import TrainSettings
 from translane_export.train.vocabulary import PAD_ID
 from translane_server.core.errors import SettingsError
@@ -36,9 +36,6 @@ class Updater:
         self._parallel = parallel
         self._device = next(model.parameters()).device
         self.bf16 = uses_bf16(settings.precision, self._device)
-        self._schedule = WarmupInverseSqrt(
-            settings.learning_rate, settings.warmup_steps, settings.max_steps, settings.cooldown_steps
-        )
         self.optimizer = torch.optim.AdamW(
             model.parameters(),
             lr=0.0,
@@ -55,7 +52,7 @@ class Updater:
         Raises:
             TrainError: the run diverges; the weights are as they were.
         """
-        rate = self._schedule.rate(step)
+        rate = learning_rate(self._settings, step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         loss = self._backward(pairs) if self._shared is None else self._backward_together(pairs, self._shared)
@@ -81,10 +78,11 @@ class Updater:
     def _backward_together(self, pairs: Sequence[EncodedPair], gradients: SharedGradients) -> torch.Tensor:
         """Do the same with the pairs of all processes. The mean is over tokens, so a process counts by its tokens."""
         gradients.clear()
-        mine, share = part(pairs, self._parallel), 1 / self._parallel.size
-        if len(pairs) < self._parallel.size:
-            mine = pairs  # too few for all: each computes the whole, as no batch norm can wait for who has nothing
+        rank, size = self._parallel.rank, self._parallel.size
+        if len(pairs) < size:  # too few for all: each computes the whole, as no batch norm can wait for who has nothing
+            mine, share = pairs, 1 / size
         else:
+            mine = pairs[rank::size]  # neighbours, which are alike in length, go to different processes
             share = _target_tokens(mine) / _target_tokens(pairs)
         with batch_norms_may_fail():
             loss = self._mean_loss(mine) * share
@@ -108,32 +106,21 @@ def _require_finite(value: torch.Tensor, name: str, step: int) -> None:
         raise TrainError(f"step {step}: the {name} is not finite; lower --learning-rate or lengthen --warmup-steps")
 
 
-@dataclass(frozen=True)
-class WarmupInverseSqrt:
-    """Linear warm-up to `peak`, then falling with the inverse square root of the step (Vaswani et al. 2017, §5.3).
+def learning_rate(settings: TrainSettings, step: int) -> float:
+    """Return the rate of the `step`-th update, counted from 1.
 
-    With `cooldown_steps`, the last of `total_steps` updates also fall linearly towards zero: the weights settle, which
-    the inverse square root alone takes far longer to let them do (Hägele et al. 2024, https://arxiv.org/abs/2405.18392).
+    Linear warm-up to the peak, then falling with the inverse square root of the step (Vaswani et al. 2017, §5.3). With
+    a cool-down, the last updates also fall linearly towards zero: the weights settle, which the inverse square root
+    alone takes far longer to let them do (Hägele et al. 2024, https://arxiv.org/abs/2405.18392).
     """
-
-    peak: float
-    warmup_steps: int
-    total_steps: int = 0
-    cooldown_steps: int = 0
-
-    def rate(self, step: int) -> float:
-        """Return the rate of the `step`-th update, counted from 1."""
-        if step < self.warmup_steps:
-            rate = self.peak * step / self.warmup_steps
-        else:
-            rate = self.peak * math.sqrt(max(self.warmup_steps, 1) / step)
-        if not self.cooldown_steps:
-            return rate
-        left = max(self.total_steps - step + 1, 0)
-        return rate * min(left / (self.cooldown_steps + 1), 1.0)
-
-
-Precision = Literal["auto", "bf16", "fp32"]
+    if step < settings.warmup_steps:
+        rate = settings.learning_rate * step / settings.warmup_steps
+    else:
+        rate = settings.learning_rate * math.sqrt(max(settings.warmup_steps, 1) / step)
+    if not settings.cooldown_steps:
+        return rate
+    left = max(settings.max_steps - step + 1, 0)
+    return rate * min(left / (settings.cooldown_steps + 1), 1.0)
 
 
 def choose_device(name: Literal["auto", "cpu", "cuda"], number: int = 0) -> torch.device:
@@ -157,7 +144,7 @@ def choose_device(name: Literal["auto", "cpu", "cuda"], number: int = 0) -> torc
     return torch.device("cuda", number)
 
 
-def uses_bf16(precision: Precision, device: torch.device) -> bool:
+def uses_bf16(precision: Literal["auto", "bf16", "fp32"], device: torch.device) -> bool:
     """Say whether to autocast to bfloat16; "auto" asks whether the hardware multiplies it natively."""
     if precision != "auto":
         return precision == "bf16"
