@@ -33,8 +33,12 @@ def best_ids(logits: Tensor, count: Tensor) -> Tensor:
 
 
 def vocabulary_blocks(vocabulary: int) -> int | None:
-    """Return how many blocks a vocabulary is searched by; None where it is searched whole."""
-    size = _block_size(vocabulary)
+    """Return how many blocks, of some 128 ids, a vocabulary is searched by.
+
+    None where it is searched whole: it is small, or nothing near divides it.
+    """
+    sizes = [size for size in range(48, 513) if vocabulary % size == 0 and vocabulary >= 16 * size]
+    size = min(sizes, key=lambda size: abs(math.log(size / 128)), default=None)
     return None if size is None else vocabulary // size
 
 
@@ -65,12 +69,6 @@ def _best_ids_of_blocks(logits: Tensor, count: Tensor, blocks: int) -> Tensor:
     width = torch.tensor([size])
     number = emit("Div", (places, width), places.dtype, places.shape)
     return chosen.gather(1, number) * size + emit("Mod", (places, width), places.dtype, places.shape)
-
-
-def _block_size(vocabulary: int) -> int | None:
-    """Return what divides a vocabulary into blocks of some 128 ids; None where it is small, or nothing near does."""
-    sizes = [size for size in range(48, 513) if vocabulary % size == 0 and vocabulary >= 16 * size]
-    return min(sizes, key=lambda size: abs(math.log(size / 128)), default=None)
 
 
 def top_k(x: Tensor, count: Tensor, known: int = _TRACED_CANDIDATES, *, largest: bool = True) -> tuple[Tensor, Tensor]:

@@ -37,9 +37,9 @@ def self_attention(packed: nn.Linear, x: Tensor, lengths: Tensor, form: HeadForm
         if form.unusual_scale is not None:
             attributes["scale"] = form.unusual_scale
         qkv = multiply(flat, packed.weight).view(rows, size, packed.out_features)
-        queries, keys, values = _split(qkv, 3)
-        inputs = (queries, keys, values, packed.bias, lengths)
-        shape = (rows, size, form.width)
+        shape = (rows, size, form.width)  # of queries, keys, values and the context alike
+        queries_keys_values = emit_all("Split", (qkv,), [x.dtype] * 3, [shape] * 3, {"axis": -1, "num_outputs": 3})
+        inputs = (*queries_keys_values, packed.bias, lengths)
         return emit("com.microsoft::MultiHeadAttention", inputs, x.dtype, shape, attributes)
     qkv = packed(flat).view(rows, size, packed.out_features)
     return grouped_self_attention(qkv, lengths, form, bias)
@@ -147,12 +147,6 @@ def _weights(
     scores = torch.where(visible[:, None, None], scores, lowest)
     weights = normalize_scores(scores, one_in_denominator=form.one_in_denominator)
     return weights if exact else weights.to(queries.dtype)
-
-
-def _split(x: Tensor, parts: int) -> tuple[Tensor, ...]:
-    """Cut the last dimension into equal parts."""
-    shape = (*x.shape[:-1], x.shape[-1] // parts)
-    return emit_all("Split", (x,), [x.dtype] * parts, [shape] * parts, {"axis": -1, "num_outputs": parts})
 
 
 _NORMS = {

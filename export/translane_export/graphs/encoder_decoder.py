@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import candidates, cuda_ops, onnx_ops
-from translane_export.graphs.head_padding import pad_heads, padded_config
+from translane_export.graphs.head_padding import linear_of, pad_heads, padded_config
 from translane_export.graphs.onnx_nodes import HeadForm, emit
 from translane_export.graphs.self_attention import CellPlaces, SentenceAttention, StackBias, StepAttention, run_cell
 from translane_export.model import Transformer, TransformerConfig
@@ -239,16 +239,10 @@ def _suppress(model: Transformer) -> tuple[nn.Linear, nn.Linear | None]:
     bias = (
         projection.bias.detach() if projection.bias is not None else projection.weight.new_zeros(len(projection.weight))
     )
-    suppressing, suppressed = (nn.Linear(projection.in_features, 1, device="meta") for _ in range(2))
-    suppressing.weight = projection.weight
-    suppressing.bias = nn.Parameter(bias.index_fill(0, torch.tensor(ids), -torch.inf), requires_grad=False)
-    suppressing.out_features = len(projection.weight)
+    suppressing = linear_of(projection.weight, bias.index_fill(0, torch.tensor(ids), -torch.inf))
     if not model.config.suppressed_share:
         return suppressing, None
-    suppressed.weight = nn.Parameter(projection.weight.detach()[ids], requires_grad=False)
-    suppressed.bias = None if projection.bias is None else nn.Parameter(bias[ids], requires_grad=False)
-    suppressed.out_features = len(ids)
-    return suppressing, suppressed
+    return suppressing, linear_of(projection.weight.detach()[ids], None if projection.bias is None else bias[ids])
 
 
 def _encoder_layers(model: Transformer) -> list[EncoderLayer]:

@@ -107,13 +107,13 @@ def _pad_rows(layer: nn.Linear, size: int, places: list[int], head_size: int) ->
         heads = torch.unflatten(tensor.detach(), 0, (-1, head_size)).movedim(1, -1)  # [heads, …, head_size]
         return _spread(heads, size, places).movedim(-1, 1).flatten(0, 1)
 
-    return _linear(pad(layer.weight), None if layer.bias is None else pad(layer.bias))
+    return linear_of(pad(layer.weight), None if layer.bias is None else pad(layer.bias))
 
 
 def _pad_columns(layer: nn.Linear, size: int, places: list[int]) -> nn.Linear:
     """Pad a projection from heads: its input is [heads * head_size]."""
     heads = torch.unflatten(layer.weight.detach(), 1, (-1, len(places)))  # [M, heads, head_size]
-    return _linear(_spread(heads, size, places).flatten(1), layer.bias)
+    return linear_of(_spread(heads, size, places).flatten(1), layer.bias)
 
 
 def _spread(x: Tensor, size: int, places: list[int]) -> Tensor:
@@ -123,13 +123,14 @@ def _spread(x: Tensor, size: int, places: list[int]) -> Tensor:
     return padded
 
 
-def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+def linear_of(weight: Tensor, bias: Tensor | None = None) -> nn.Linear:
+    """Return a linear layer with this weight [out, in] and this bias. Parameters stay the same ones."""
     layer = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
-    layer.weight = _parameter(weight.contiguous())
+    layer.weight = _parameter(weight)
     if bias is not None:
-        layer.bias = bias if isinstance(bias, nn.Parameter) else _parameter(bias)
+        layer.bias = _parameter(bias)
     return layer
 
 
 def _parameter(tensor: Tensor) -> nn.Parameter:
-    return nn.Parameter(tensor, requires_grad=False)
+    return tensor if isinstance(tensor, nn.Parameter) else nn.Parameter(tensor.contiguous(), requires_grad=False)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import nn
 
 from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
@@ -16,12 +15,6 @@ from translane_export.model.transformer import Embedding
 from translane_server.bundle.manifest import Precision
 
 WeightStorage = Literal["float32", "float16", "bfloat16"]
-
-_STORED: dict[WeightStorage, torch.dtype] = {
-    "float32": torch.float32,
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-}
 
 
 @dataclass(frozen=True)
@@ -41,6 +34,12 @@ class Numerics:
     token_margin: float
     attention_tolerance: float
     for_cuda: bool = False
+
+    @property
+    def stored(self) -> torch.dtype:
+        """PyTorch's type of what is stored."""
+        dtype: torch.dtype = getattr(torch, self.storage)
+        return dtype
 
 
 _OF_PRECISION: dict[Precision, Numerics] = {
@@ -90,10 +89,11 @@ def as_stored(model: Transformer, numerics: Numerics) -> Transformer:
     if numerics.storage == "float32":
         return model
     rounded = copy.deepcopy(model).float()
-    stored = _STORED[numerics.storage]
+    stored = numerics.stored
     with torch.no_grad():
-        for tensor in {id(tensor): tensor for tensor in _tensors(rounded)}.values():
-            if numerics.dtype == stored or tensor.ndim >= 2:  # as `share_weights` stores them
+        for tensor in (*rounded.parameters(), *rounded.buffers()):
+            # as `share_weights` stores them
+            if tensor.is_floating_point() and (numerics.dtype == stored or tensor.ndim >= 2):
                 tensor.copy_(tensor.to(stored))
     if numerics.dtype == stored:
         for module in rounded.modules():
@@ -109,7 +109,7 @@ def _rounded(number: float, dtype: torch.dtype) -> float:
 
 def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, str]) -> None:
     """Refuse weights that are not finite once they are stored."""
-    stored = _STORED[numerics.storage]
+    stored = numerics.stored
     for name, tensor in model.state_dict().items():
         # A NaN is both the least and the largest of the numbers it is among.
         extremes = torch.stack(torch.aminmax(tensor)) if tensor.numel() else tensor
@@ -119,7 +119,3 @@ def check_range(model: Transformer, numerics: Numerics, origins: Mapping[str, st
             raise ExportError(
                 f"{origins.get(name, f'the weight {name}')} holds numbers too large for {numerics.storage}"
             )
-
-
-def _tensors(module: nn.Module) -> list[torch.Tensor]:
-    return [tensor for tensor in (*module.parameters(), *module.buffers()) if tensor.is_floating_point()]

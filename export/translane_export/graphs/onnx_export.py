@@ -113,21 +113,14 @@ def _strip(model: ir.Model) -> None:
     for node in model.graph:
         node.metadata_props.clear()
         node.doc_string = None
-        for index, value in enumerate(node.outputs):
+        for value in node.outputs:
             value.metadata_props.clear()
             if not value.is_graph_output():
                 value.shape = None
-                if not value.uses():
-                    _leave_out(node, index)
-
-
-def _leave_out(node: ir.Node, index: int) -> None:
-    """Tell ONNX Runtime that an optional output is not wanted, where it can do without.
-
-    On CUDA, GroupQueryAttention needs its keys and values named even if nothing fetches them.
-    """
-    if node.domain == "com.microsoft" and node.op_type != "GroupQueryAttention":
-        node.outputs[index].name = ""
+                # An optional output is not wanted. On CUDA, GroupQueryAttention needs its keys and values named even if
+                # nothing fetches them.
+                if not value.uses() and node.domain == "com.microsoft" and node.op_type != "GroupQueryAttention":
+                    value.name = ""
 
 
 @contextlib.contextmanager

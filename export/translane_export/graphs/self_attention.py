@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from translane_export.graphs import cuda_ops, onnx_ops
+from translane_export.graphs.head_padding import linear_of
 from translane_export.graphs.onnx_nodes import HeadForm
 from translane_export.graphs.onnx_ops import ordinals
 from translane_export.model.attention import KeysValues, MultiHeadAttention
@@ -42,8 +43,8 @@ class RelativeTables(nn.Module):
         self.shared = relative.shared
         self.clipped = relative.clipped
         self.count = relative.keys.shape[1]
-        self.keys = _projection(_beside_one_another(relative.keys.detach()))
-        self.values = _projection(_beside_one_another(relative.values.detach().transpose(1, 2)))
+        self.keys = linear_of(_beside_one_another(relative.keys.detach()))
+        self.values = linear_of(_beside_one_another(relative.values.detach().transpose(1, 2)))
 
     def score(self, queries: Tensor, form: HeadForm) -> Tensor:
         """Return scale · q · r_k of each place, [N, H · D] -> [N, H, P]; one more that is 0 if not clipped."""
@@ -127,28 +128,19 @@ def _apart(matrix: Tensor, tables: int) -> Tensor:
     return torch.stack([parts[number, :, number] for number in range(tables)])
 
 
-def _projection(weight: Tensor) -> nn.Linear:
-    layer = nn.Linear(weight.shape[1], weight.shape[0], bias=False, device="meta")
-    layer.weight = nn.Parameter(weight.contiguous(), requires_grad=False)
-    return layer
-
-
 def _pack(attention: MultiHeadAttention) -> nn.Linear:
     """Return Q, K and V as one projection to (H + 2·G)·D, whose memory they share from now on."""
     parts = (attention.q_proj, attention.k_proj, attention.v_proj)
     biases = [part.bias.detach() for part in parts if part.bias is not None]
-    sizes = [part.out_features for part in parts]
-    packed = nn.Linear(parts[0].in_features, sum(sizes), bias=bool(biases), device="meta")
-    packed.weight = nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
-    if biases:
-        packed.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
-    for part, weight in zip(parts, torch.split(packed.weight.detach(), sizes), strict=True):
+    weights = torch.cat([part.weight.detach() for part in parts])
+    packed = linear_of(weights, torch.cat(biases) if biases else None)
+    for part, weight in zip(parts, torch.split(weights, [part.out_features for part in parts]), strict=True):
         part.weight.data = weight
     return packed
 
 
-class SentenceAttention:
-    """All positions of sentences see one another: `translane_export.graphs.encoder_decoder.EncoderGraph`."""
+class _SelfAttention:
+    """The layer's projections, those to queries, keys and values as one; and its tables, where it has some."""
 
     def __init__(self, attention: MultiHeadAttention, *, for_cuda: bool) -> None:
         self.out_proj = attention.out_proj
@@ -156,6 +148,10 @@ class SentenceAttention:
         self.packed = _pack(attention)
         self.tables = None if attention.relative is None else RelativeTables(attention.relative)
         self.for_cuda = for_cuda
+
+
+class SentenceAttention(_SelfAttention):
+    """All positions of sentences see one another: `translane_export.graphs.encoder_decoder.EncoderGraph`."""
 
     def run(self, rows: int, lengths: Tensor, keys: Tensor, bias: Tensor | None, x: Tensor) -> Tensor:
         """Attend: lengths [B], keys 0 … S-1, bias [1, H or 1, S, S], x [B * S, M] -> [B * S, M]."""
@@ -188,16 +184,12 @@ class SentenceAttention:
         return context.flatten(0, 1) + tables.mix(by_position, form)
 
 
-class StepAttention:
+class StepAttention(_SelfAttention):
     """One position of each row sees those before it: `translane_export.graphs.encoder_decoder.DecoderGraph`."""
 
     def __init__(self, attention: MultiHeadAttention, window: int | None, *, for_cuda: bool) -> None:
-        self.out_proj = attention.out_proj
-        self.form = HeadForm.of(attention)
-        self.packed = _pack(attention)
-        self.tables = None if attention.relative is None else RelativeTables(attention.relative)
+        super().__init__(attention, for_cuda=for_cuda)
         self.window = window
-        self.for_cuda = for_cuda
 
     def run(
         self,

@@ -6,7 +6,6 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -102,8 +101,8 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
     With float16 storage every float32 matrix is stored as float16 and cast back by the graph, which ONNX Runtime does
     once, when it loads it. Vectors (biases and norms, a thousandth of a model) stay as they are.
     """
+    offsets: dict[bytes, int] = {}  # in the file, by digest
     with path.open("xb") as file:
-        writer = _Writer(file)
         for model in models:
             for value in initializers(model):
                 if storage == "float16" and _is_matrix(value):
@@ -112,10 +111,15 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
                 assert tensor is not None
                 if tensor.nbytes < _INLINE_BELOW:
                     continue
-                offset = writer.offset_of(_bytes(tensor))
+                content = _bytes(tensor)
+                digest = hashlib.sha256(content).digest()
+                if digest not in offsets:
+                    file.write(bytes(-file.tell() % _ALIGNMENT))
+                    offsets[digest] = file.tell()
+                    file.write(content)
                 value.const_value = ir.ExternalTensor(
                     path.name,
-                    offset,
+                    offsets[digest],
                     tensor.nbytes,
                     tensor.dtype,
                     shape=ir.Shape(tensor.shape.numpy()),
@@ -127,21 +131,6 @@ def share_weights(models: Iterable[ir.Model], path: Path, storage: WeightStorage
 def initializers(model: ir.Model) -> list[ir.Value]:
     """Return the weights and constants of a graph and of its branches."""
     return [value for graph in model.graphs() for value in graph.initializers.values()]
-
-
-class _Writer:
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._offsets: dict[bytes, int] = {}
-
-    def offset_of(self, content: memoryview) -> int:
-        """Where `content` lies in the file; it is written the first time."""
-        digest = hashlib.sha256(content).digest()
-        if digest not in self._offsets:
-            self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
-            self._offsets[digest] = self._file.tell()
-            self._file.write(content)
-        return self._offsets[digest]
 
 
 def _bytes(tensor: ir.TensorProtocol) -> memoryview:
