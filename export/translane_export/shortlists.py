@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from translane_export.core.checkpoint import Checkpoint
+from translane_export.core.checkpoint import Checkpoint, find_pair
 from translane_export.core.errors import ExportError
 from translane_export.core.settings import ShortlistSettings
 from translane_export.sources.readers import find_reader
@@ -25,7 +25,6 @@ from translane_server.bundle.shortlist import Shortlist, longest_ngram
 from translane_server.core.arrays import Int32Array, IntArray
 from translane_server.core.files import open_regular, replaced_whole
 from translane_server.text.tokenizer import Tokenizer
-from translane_server.translation.languages import LanguagePairs
 
 _LONGEST = 256  # tokens of a side: pairs of tokens grow as the square of it
 _ENCODED_AT_ONCE = 10_000  # sentence pairs
@@ -46,6 +45,7 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
 
     Raises:
         ExportError: the checkpoint or the text cannot be read, or the file is in the way.
+        OSError: the file cannot be written.
     """
     if os.path.lexists(settings.output) and not settings.force:
         raise ExportError(f"{settings.output}: it is there already; --force replaces it")
@@ -57,8 +57,9 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
     rules = align(pairs, *sizes, settings.iterations).best(settings.max_per_piece, settings.min_probability)
     always = _most_frequent(pairs, sizes[1], settings.always)
     source, target = tokenizer.source_pieces(range(sizes[0])), tokenizer.target_pieces(range(sizes[1]))
-    named = [((source[one],), [target[other] for other in others]) for one, others in sorted(rules.items())]
-    _write(settings.output, [((), [target[other] for other in always]), *named])
+    named = [("", always), *((source[one], others) for one, others in sorted(rules.items()))]
+    with replaced_whole(settings.output) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{piece}\t{' '.join(target[other] for other in others)}\n" for piece, others in named)
     shortlist = Shortlist.of({(one,): others for one, others in rules.items()}, always, sizes[0])
     covered = coverage(shortlist, pairs[:_COUNTED])
     return (
@@ -83,10 +84,7 @@ def _encode(
     settings: ShortlistSettings, checkpoint: Checkpoint, tokenizer: Tokenizer, text: Sequence[SentencePair]
 ) -> list[TokenPair]:
     """Return the pairs as ids, as the model takes them, without pairs that are too long or have an empty side."""
-    languages = LanguagePairs(checkpoint.languages, tokenizer)
-    pair, wrong = languages.find(settings.source_language, settings.target_language)
-    if wrong:
-        raise ExportError(f"--{wrong[0].field.replace('_', '-')} {wrong[0].description}")
+    pair = find_pair(checkpoint.languages, tokenizer, settings.source_language, settings.target_language)
     pairs: list[TokenPair] = []
     for start in range(0, len(text), _ENCODED_AT_ONCE):
         part = text[start : start + _ENCODED_AT_ONCE]
@@ -106,14 +104,6 @@ def _most_frequent(pairs: Sequence[TokenPair], target_size: int, count: int) -> 
     counts = np.bincount(np.concatenate([np.array(pair.target) for pair in pairs]), minlength=target_size)
     best = np.argsort(-counts, kind="stable")[:count]
     return [id_ for id_ in best.tolist() if counts[id_]]
-
-
-def _write(path: Path, rules: Sequence[tuple[Sequence[str], Sequence[str]]]) -> None:
-    try:
-        with replaced_whole(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(vmap_lines(rules))
-    except OSError as error:
-        raise ExportError(f"{path}: it cannot be written: {error.strerror}") from None
 
 
 Floats = npt.NDArray[np.float64]
@@ -256,12 +246,6 @@ def read_vmap(path: Path, source: Ids, target: Ids, source_size: int) -> ReadSho
             f"--shortlist {path}: no line has tokens that are always allowed: an empty n-gram, a tab, tokens"
         )
     return ReadShortlist(Shortlist.of(rules, always, source_size), left_out)
-
-
-def vmap_lines(rules: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Iterator[str]:
-    """Return the lines of a file: one for each rule, a source n-gram and its target tokens."""
-    for ngram, targets in rules:
-        yield f"{' '.join(ngram)}\t{' '.join(targets)}\n"
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -28,9 +28,11 @@ from translane_export.core.tokenizer_files import TokenizerFiles, json_files, se
 from translane_export.model import TransformerConfig
 from translane_server.bundle.manifest import Languages, LanguageTemplates, LanguageTokens, Quality, QualityEstimation
 from translane_server.bundle.shortlist import Shortlist
+from translane_server.core.errors import SettingsError
 from translane_server.core.files import flush, parse_json, replaced_whole
 from translane_server.core.terminal import shown
-from translane_server.translation.languages import LanguagePairs
+from translane_server.text.tokenizer import Tokenizer
+from translane_server.translation.languages import LanguagePair, LanguagePairs
 
 FORMAT = "translane-checkpoint"
 FORMAT_VERSION = 1
@@ -270,3 +272,15 @@ def sample_sources(checkpoint: Checkpoint, file: Path | None) -> list[list[int]]
     tokenizer = checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)
     pair = LanguagePairs(checkpoint.languages, tokenizer).default()
     return [ids for ids in pair.encode(texts) if ids]
+
+
+def find_pair(languages: Languages, tokenizer: Tokenizer, source: str, target: str) -> LanguagePair:
+    """Return the pair of a model's languages that --source-language and --target-language name.
+
+    Raises:
+        SettingsError: the model has no such pair, or several, and they name none.
+    """
+    pair, wrong = LanguagePairs(languages, tokenizer).find(source, target)
+    if wrong:
+        raise SettingsError(f"--{wrong[0].field.replace('_', '-')}: {wrong[0].description}")
+    return pair

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from translane_export.bundle_writer import export_checkpoint
+from translane_export.core.checkpoint import find_pair
 from translane_export.core.settings import ExportSettings
 from translane_export.distill.settings import DistillSettings
 from translane_export.distill.student import student_config, write_student
@@ -18,11 +19,10 @@ from translane_export.distill.text import read_pairs, write_pairs, write_sources
 from translane_export.sources.readers import find_reader
 from translane_export.train.errors import ResumeError
 from translane_server.bundle.bundle import MANIFEST, Bundle, load_bundle
-from translane_server.core.errors import SettingsError
 from translane_server.core.machine import available_cpus
 from translane_server.core.terminal import printable
 from translane_server.text.tokenizer import load_tokenizer
-from translane_server.translation.languages import LanguagePair, LanguagePairs
+from translane_server.translation.languages import LanguagePair
 
 SOURCES, TRANSLATED, TEXT, EXPORTED = "sources.jsonl", "translated", "train.tsv", "teacher"
 
@@ -84,11 +84,8 @@ def _teacher(settings: DistillSettings) -> tuple[Bundle, LanguagePair]:
             raise ResumeError(f"{exported}: comes from another teacher; another --output starts anew")
         folder = exported
     bundle = load_bundle(folder)
-    pairs = LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle))
-    languages, wrong = pairs.find(settings.source_language, settings.target_language)
-    if wrong:
-        raise SettingsError(f"--{wrong[0].field.replace('_', '-')}: {wrong[0].description}")
-    return bundle, languages
+    tokenizer = load_tokenizer(bundle)
+    return bundle, find_pair(bundle.manifest.languages, tokenizer, settings.source_language, settings.target_language)
 
 
 def _digest(folder: Path) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
+from translane_export.checks.running import Log
 from translane_export.core.errors import ExportError
 from translane_export.core.output_folder import check_replaceable, staged
 from translane_export.core.settings import ExplainSettings
@@ -27,8 +28,6 @@ PAGE = "index.html"
 
 _SCHEMA_VERSION = 1
 _TORCHSCRIPT = "torchscript.json"
-
-Log = Callable[[str], None]
 
 
 def explain(settings: ExplainSettings, log: Log = lambda _line: None) -> str:

@@ -49,14 +49,14 @@ class OperatorTime:
 class GraphTime:
     """The time of a graph by type of operator, the longest first. The faster half of the runs count.
 
-    ``unprofiled`` and ``profiled`` are the mean times of a run [µs]; the profiler takes time between the operators,
-    whose shares sum to 1.
+    ``microseconds`` are the mean time of a run, and ``profiled_microseconds`` that with the profiler, which takes time
+    between the operators. Their shares sum to 1.
     """
 
     graph: str
     runs: int
-    unprofiled: float
-    profiled: float
+    microseconds: float
+    profiled_microseconds: float
     operators: tuple[OperatorTime, ...]
 
     @property
@@ -64,8 +64,8 @@ class GraphTime:
         """The time of a run in a line."""
         inside = sum(each.microseconds for each in self.operators)
         return (
-            f"a run takes {self.unprofiled:,.0f} µs; with the profiler {self.profiled:,.0f} µs, of which operators take"
-            f" {inside:,.0f} µs (mean of the {self.runs} fastest runs, half of all)"
+            f"a run takes {self.microseconds:,.0f} µs; with the profiler {self.profiled_microseconds:,.0f} µs, of which"
+            f" operators take {inside:,.0f} µs (mean of the {self.runs} fastest runs, half of all)"
         )
 
 
@@ -79,15 +79,12 @@ def profile_graphs(bundle: Bundle, translated: Translated, threads: int) -> tupl
     with tempfile.TemporaryDirectory() as folder:
         plain = _time_runs(Sessions(bundle, threads=threads), translated, runs)
         sessions = Sessions(bundle, threads=threads, profile=str(Path(folder) / "profile"))
-        profiled = _time_runs(sessions, translated, runs)
+        _time_runs(sessions, translated, runs)
         step = sessions.greedy or sessions.decoder
         profiles = [json.loads(Path(session.end_profiling()).read_bytes()) for session in (step, sessions.encoder)]
         sessions.close()
-    names = ("decoder step", "encoder")
-    return tuple(
-        summarise(name, events, mean, _WARM_UP)
-        for name, events, mean, _ in zip(names, profiles, plain, profiled, strict=True)
-    )
+    timed = zip(("decoder step", "encoder"), profiles, plain, strict=True)
+    return tuple(summarise(name, events, mean, _WARM_UP) for name, events, mean in timed)
 
 
 def summarise(graph: str, events: Sequence[Event], unprofiled: float, left_out: int) -> GraphTime:

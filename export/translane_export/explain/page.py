@@ -32,7 +32,7 @@ def make_page(findings: Findings) -> str:
     """Return the page as HTML. It draws attention and positions itself."""
     script = f"\n{_asset('page.js')}"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    title = f"{findings.name}: {printable(findings.translated.source.text, 60)}"
+    title = f"{findings.manifest.name}: {printable(findings.translated.source.text, 60)}"
     sections = (
         _sentence(findings),
         _attention(findings.attention.kinds),
@@ -51,7 +51,7 @@ def make_page(findings: Findings) -> str:
 {_asset("page.css")}</style>
 </head>
 <body>
-<h1>Inside {escape(findings.name)}</h1>
+<h1>Inside {escape(findings.manifest.name)}</h1>
 {"".join(sections)}
 <script type="application/json" id="attention">{_data(findings.attention.kinds)}</script>
 <script type="application/json" id="positions">{_tables(findings.tables)}</script>
@@ -134,7 +134,7 @@ def _shapes(findings: Findings) -> str:
 
 def _part(part: str, steps: Iterable[TensorStep]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(step.name)}</td><td><code>{escape(step.shape_text)}</code></td><td>{escape(step.what)}</td>"
+        f"<tr><td>{escape(step.tensor)}</td><td><code>{escape(step.shape_text)}</code></td><td>{escape(step.what)}</td>"
         f"<td><code>{escape(step.formula)}</code></td><td><code>{escape(step.module)}</code></td></tr>"
         for step in steps
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -35,16 +35,11 @@ class Findings:
     step: int
 
     @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.manifest.name
-
-    @property
     def model(self) -> str:
         """The model in a line."""
-        sizes = self.manifest.architecture
+        manifest, sizes = self.manifest, self.manifest.architecture
         return (
-            f"{self.name} {self.manifest.version}, {self.manifest.precision}; {sizes.encoder_layers} encoder and"
+            f"{manifest.name} {manifest.version}, {manifest.precision}; {sizes.encoder_layers} encoder and"
             f" {sizes.decoder_layers} decoder layers, {sizes.heads} heads of {sizes.head_size}, model size"
             f" {sizes.d_model}, feed-forward size {sizes.ffn_size}"
         )
@@ -120,7 +115,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
     """Return what the tables show as JSON-compatible values."""
     translated = findings.translated
     return {
-        "model": findings.name,
+        "model": findings.manifest.name,
         "model_version": findings.manifest.version,
         "precision": findings.manifest.precision,
         "text": translated.source.text,
@@ -131,29 +126,8 @@ def as_json(findings: Findings) -> dict[str, Any]:
         "target_pieces": translated.chosen_pieces,
         "log_probs": translated.log_probs,
         "largest_difference": findings.difference,
-        "graphs": [
-            {
-                "graph": graph.graph,
-                "runs": graph.runs,
-                "microseconds": graph.unprofiled,
-                "profiled_microseconds": graph.profiled,
-                "operators": [
-                    {"operator": each.operator, "nodes": each.nodes, "microseconds": each.microseconds}
-                    for each in graph.operators
-                ],
-            }
-            for graph in findings.graphs
-        ],
-        "tensors": [
-            {
-                "part": step.part,
-                "tensor": step.name,
-                "module": step.module,
-                "symbols": step.symbols,
-                "shape": step.shape,
-            }
-            for step in findings.way.steps
-        ],
+        "graphs": list(map(asdict, findings.graphs)),
+        "tensors": list(map(asdict, findings.way.steps)),
     }
 
 
@@ -168,7 +142,7 @@ def _shapes(steps: Sequence[TensorStep]) -> list[str]:
     rows: list[tuple[str, ...]] = []
     for part, group in groupby(steps, key=lambda step: step.part):
         rows.append((part,))
-        rows += [(f"  {step.name}", step.shape_text, step.formula) for step in group]
+        rows += [(f"  {step.tensor}", step.shape_text, step.formula) for step in group]
     return _aligned(rows)
 
 

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +23,7 @@ from translane_export.model.attention import MultiHeadAttention
 from translane_export.model.masks import View
 from translane_export.model.transformer import Decoder, Encoder, Stack
 from translane_server.bundle.manifest import Architecture
+from translane_server.core.arrays import FloatArray
 
 MOST_WEIGHTS = 8_000_000
 """Most attention weights of a sentence. A page holds 2.7 bytes for each."""
@@ -55,7 +54,7 @@ class AttentionWeights:
     column_kind: str
     rows: tuple[str, ...]
     columns: tuple[str, ...]
-    weights: npt.NDArray[np.float32]
+    weights: FloatArray
 
 
 @dataclass(frozen=True)
@@ -96,8 +95,8 @@ def record_translation(model: Transformer, translated: Translated) -> Attention:
     chosen, pieces, step = translated.chosen_pieces, source.pieces, "token that the step chooses"
     seen, seen_target = "source piece that is looked at", "target piece that is looked at"
 
-    def weights(kind: str) -> npt.NDArray[np.float32]:
-        stacked: npt.NDArray[np.float32] = torch.cat(recorded[kind]).numpy()
+    def weights(kind: str) -> FloatArray:
+        stacked: FloatArray = torch.cat(recorded[kind]).numpy()
         return stacked
 
     kinds = [
@@ -123,7 +122,7 @@ class TensorStep:
     """
 
     part: str
-    name: str
+    tensor: str
     module: str
     symbols: tuple[str, ...]
     shape: tuple[int, ...]
@@ -301,8 +300,6 @@ def _score(attention: MultiHeadAttention, biased: bool) -> str:
 _DISTANCE = "place of the key less that of the query"
 _MOST_POSITIONS = 128
 _FURTHEST = 128  # tokens
-
-FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ import sentencepiece
 import tokenizers
 
 from translane_export.checks.running import decode
+from translane_export.core.checkpoint import find_pair
 from translane_server.bundle.bundle import Bundle
 from translane_server.bundle.manifest import SentencePieceTokenizerEntry
 from translane_server.core.errors import SettingsError
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.sequence import Hypothesis, Sentence
 from translane_server.text.tokenizer import Tokenizer
-from translane_server.translation.languages import LanguagePair, LanguagePairs
+from translane_server.translation.languages import LanguagePair
 from translane_server.translation.limits import CHARACTERS_PER_TOKEN
 
 
@@ -54,10 +55,7 @@ def read_source(
     Raises:
         SettingsError: the model has no such languages, or `text` has no tokens or too many.
     """
-    pair, wrong = LanguagePairs(bundle.manifest.languages, tokenizer).find(source_language, target_language)
-    if wrong:
-        name = wrong[0].field.replace("_", "-")
-        raise SettingsError(f"--{name}: {wrong[0].description}")
+    pair = find_pair(bundle.manifest.languages, tokenizer, source_language, target_language)
     most = bundle.manifest.limits.source_tokens
     if len(text) > CHARACTERS_PER_TOKEN * most:
         raise SettingsError(f"TEXT: it has {len(text):,} characters, at most {CHARACTERS_PER_TOKEN * most:,} are read")
