@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,9 +13,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from translane.progress import Progress
 from translane_export.checks.alignment_layer import choose_alignment
 from translane_export.checks.recording import Decode
-from translane_export.checks.running import Log, decode_sources, every_tenth, float32_twin, try_out
+from translane_export.checks.running import Log, decode_sources, float32_twin, try_out
 from translane_export.checks.verify import compare, passes, verification_sources
 from translane_export.combinations import check_checkpoint, check_settings, complete, own_shortlist
 from translane_export.core.checkpoint import Checkpoint, sample_sources
@@ -30,7 +32,7 @@ from translane_export.int8.stage import make_int8, quantize_bundle
 from translane_export.manifest import build_manifest, choose_limits
 from translane_export.model import Transformer
 from translane_export.model_card import model_card
-from translane_export.pruning.pruning import plan_pruning
+from translane_export.pruning.pruning import plan_pruning, summary
 from translane_export.quality_calibration import calibrate, read_quality_data
 from translane_export.shortlists import read_vmap
 from translane_export.sources.readers import Reader, find_reader
@@ -108,9 +110,11 @@ def export_checkpoint(
     settings = complete(settings, checkpoint)
     _log_search(settings, () if chosen else checkpoint.left_out_search, log)
     pruning = plan_pruning(settings, checkpoint)
-    if summary := pruning.summary(checkpoint):
-        log(summary)
-    checkpoint = _with_languages(pruning.apply(checkpoint), settings)
+    whole, checkpoint = checkpoint, pruning.apply(checkpoint)
+    if pruning.vocabulary:
+        log(summary(whole, checkpoint))
+    del whole
+    checkpoint = _with_languages(checkpoint, settings)
     numerics = check_settings(settings)
     check_checkpoint(settings, checkpoint)
     choose_limits(settings, checkpoint.config)  # refuses what cannot be before anything takes long
@@ -148,7 +152,7 @@ def export_checkpoint(
             files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
         )
         bundle, config = Bundle(folder, manifest), reference.config
-        _check_tokenizer(bundle)
+        languages = _languages(bundle)
         estimation = checkpoint.quality_estimation
         if verified:
             parity = verified.manifest.parity
@@ -159,7 +163,7 @@ def export_checkpoint(
             with nullcontext(bundle) if runs_as == numerics else float32_twin(bundle) as runnable:
                 decodes = decode_sources(settings, runnable, samples, config, log)
                 if quality_data and settings.precision != "int8":
-                    estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
+                    estimation = calibrate(runnable, languages, quality_data, settings.computing_threads, log)
             release_memory()
             reference = as_stored(build_model(pruning.apply(reader.read(settings.checkpoint))), numerics)
             release_memory()
@@ -173,10 +177,10 @@ def export_checkpoint(
                 try_out(settings, quantized)
                 manifest = replace(quantized.manifest, quality=checkpoint.quality)
             else:
-                manifest = _quantize(settings, bundle, reference, samples, test, log)
+                manifest = _quantize(settings, bundle, reference, languages, samples, test, log)
             if quality_data:
                 bundle = Bundle(folder, manifest)
-                estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
+                estimation = calibrate(bundle, languages, quality_data, settings.computing_threads, log)
         manifest = replace(manifest, quality_estimation=estimation)
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}
@@ -254,13 +258,9 @@ def _choose_alignment(
 
 
 def _languages(bundle: Bundle) -> LanguagePair:
-    """The one pair of languages that parallel text is in."""
-    return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
-
-
-def _check_tokenizer(bundle: Bundle) -> None:
+    """The first pair of languages of a bundle, which samples and parallel text are in."""
     try:
-        load_tokenizer(bundle)
+        return LanguagePairs(bundle.manifest.languages, load_tokenizer(bundle)).default()
     except StartupError as error:
         raise ExportError(f"the exported model does not load: {error}") from error
 
@@ -268,7 +268,9 @@ def _check_tokenizer(bundle: Bundle) -> None:
 def _compare(
     decodes: list[Decode], reference: Transformer, numerics: Numerics, alignment: Alignment | None, log: Log
 ) -> Parity:
-    parity = compare(decodes, reference, numerics, alignment, every_tenth(log, "compared"))
+    progress = Progress("sentences compared", total=len(decodes), stream=sys.stderr, say=log)
+    parity = compare(decodes, reference, numerics, alignment, progress.add)
+    progress.close()
     if not passes(parity):
         raise ExportError(
             f"the exported model differs from PyTorch's: logits by up to {parity.max_logit_difference:.2g}"
@@ -287,6 +289,7 @@ def _quantize(
     settings: ExportSettings,
     bundle: Bundle,
     reference: Transformer,
+    languages: LanguagePair,
     samples: list[list[int]],
     test: tuple[SentencePair, ...],
     log: Log,
@@ -294,7 +297,6 @@ def _quantize(
     manifest = bundle.manifest
     if test and len(manifest.source_languages) * len(manifest.target_languages) > 1:
         raise ExportError("--test is for models of one pair of languages: it does not say which of several it is in")
-    languages = _languages(bundle)
     longest = min(_SHORTEST, manifest.limits.source_tokens)
     # random ids tell little of what sentences do to a model, and more than nothing
     samples = (

@@ -110,11 +110,7 @@ def rate(bundle: Bundle, languages: LanguagePair, pairs: Sequence[SentencePair],
     encoded = zip(pairs, languages.encode([pair.source for pair in pairs]), strict=True)
     kept = [(pair.target, ids) for pair, ids in encoded if 0 < len(ids) <= most]
     forced, metric = languages.forced_ids, CHRF()
-    found = [
-        each
-        for each in decode_greedily(bundle, [ids for _, ids in kept], forced, threads, scores=True)
-        if each is not None
-    ]
+    found = decode_greedily(bundle, [ids for _, ids in kept], forced, threads, scores=True)
     texts = languages.tokenizer.decode([each.token_ids for each in found])
     scores = [
         metric.sentence_score(text, [reference]).score / 100 for text, (reference, _) in zip(texts, kept, strict=True)

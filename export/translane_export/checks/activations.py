@@ -50,15 +50,13 @@ def watched(model: nn.Module, see: Callable[[str, Any, tuple[Any, ...], Any], No
 
 
 class ActivationWatch:
-    """Keeps the largest number, and where it is, of all that a model computes while it is `watched` by `see`."""
+    """Keeps the largest number, and where it is, of all that a model computes while it is `watched` by `see`.
+
+    ``largest`` is infinite where a number is not finite, and None before anything has run.
+    """
 
     def __init__(self) -> None:
-        self._largest: Activation | None = None
-
-    @property
-    def largest(self) -> Activation | None:
-        """The largest number; infinite where one is not finite. None before anything has run."""
-        return self._largest
+        self.largest: Activation | None = None
 
     def see_padding(self, model: Transformer, source: list[int]) -> None:
         """Watch the encoder at positions after the end of `source`, which a batch has beside longer sentences.
@@ -94,8 +92,8 @@ class ActivationWatch:
         size = max(-float(lowest), float(highest))
         if not math.isfinite(size):
             size = math.inf
-        if self._largest is None or size > self._largest.value:
-            self._largest = Activation(tensor=where, value=size)
+        if self.largest is None or size > self.largest.value:
+            self.largest = Activation(tensor=where, value=size)
 
 
 def check_activations(largest: Activation) -> None:

@@ -23,12 +23,11 @@ from translane_export.core.errors import ExportError
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
 from translane_server.bundle.manifest import Alignment
+from translane_server.core.arrays import FloatArray
 
 _MOST_SAMPLES = 16  # in PyTorch, which decodes the whole prefix at each step
 _LONGEST = 96  # tokens
 _CLEARLY = 1.02  # how much better a layer than the penultimate one has to do
-
-FloatArray = npt.NDArray[np.float32]
 
 
 def choose_alignment(model: Transformer, sources: Sequence[Sequence[int]], layer: int | None = None) -> Alignment:

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from translane_export.core.errors import ExportError
 from translane_export.model import TransformerConfig
-from translane_server.core.arrays import IntArray
+from translane_server.core.arrays import FloatArray, IntArray
 from translane_server.engine.options import DecodingOptions
 from translane_server.engine.running_batch import RunningBatch
 from translane_server.engine.search import Search
@@ -31,8 +30,6 @@ ADMITTED_TOGETHER = 3
 CANDIDATES = 4
 _MOST_STEPS = 96
 _NEVER = -1  # an end-of-sentence id that no model predicts
-
-FloatArray = npt.NDArray[np.float32]
 
 
 class LogitFile:
@@ -94,13 +91,14 @@ def record_decodes(
     attention: bool = False,
     greedy: bool = False,
     folder: Path | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[[int], object] = lambda _number: None,
 ) -> list[Decode]:
     """Decode `sources` greedily with `backend`, keeping attention weights where there are any to compare.
 
     The last source is decoded alone up to the capacity, whether or not the sentence ends before. With `greedy`, the
     backend has a graph for steps of which nothing but the best token is wanted, and each step is taken with that, too.
-    `folder` is where the logits are, while what is returned lives.
+    `folder` is where the logits are, while what is returned lives. `progress` is told the number of sentences that are
+    done.
 
     Raises:
         ExportError: a step chose an id outside the vocabulary, or another id when it was asked for nothing else.
@@ -116,7 +114,7 @@ def record_decodes(
     for together, eos in ((decodes, config.eos_id), (last, _NEVER)):
         for decode in _decode_greedily(backend, config, together, needs, eos=eos, attention=attention, greedy=greedy):
             done.append(decode)
-            progress(len(done), len(sources))
+            progress(1)
     return done
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 from msgspec.structs import astuple, replace
 
-from translane.progress import Progress, is_terminal
+from translane.progress import Progress
 from translane_export.checks.recording import ADMITTED_TOGETHER, ROWS, Decode, record_decodes
 from translane_export.checks.verify import LONGEST, verification_sources
 from translane_export.core.errors import ExportError
@@ -69,10 +69,11 @@ def decode(bundle: Bundle, sentences: Sequence[Sentence], threads: int) -> list[
 
 def decode_greedily(
     bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int, *, scores: bool = False
-) -> list[Hypothesis | None]:
-    """Return the translation of each of `sources`, cut off at the model's limits; None for a source without tokens.
+) -> list[Hypothesis]:
+    """Return the translation of each of `sources`, cut off at the model's limits.
 
-    Every translation starts with `forced_ids`, and has log-probabilities with `scores`. Raises as `decode` does.
+    Every translation starts with `forced_ids`, and has log-probabilities with `scores`; that of a source without tokens
+    is empty. Raises as `decode` does.
     """
     limits = bundle.manifest.limits
     most = min(bundle.manifest.decoding_defaults.max_length, limits.target_tokens - len(forced_ids))
@@ -83,14 +84,7 @@ def decode_greedily(
         if source
     ]
     found = iter(decode(bundle, sentences, threads))
-    return [next(found) if source else None for source in sources]
-
-
-def translate_greedily(
-    bundle: Bundle, sources: Sequence[Sequence[int]], forced_ids: Sequence[int], threads: int
-) -> list[list[int]]:
-    """Return the ids of each translation, none for a source without tokens; see `decode_greedily`."""
-    return [list(each.token_ids) if each else [] for each in decode_greedily(bundle, sources, forced_ids, threads)]
+    return [next(found) if source else Hypothesis((), None, is_complete=True) for source in sources]
 
 
 def decode_sources(
@@ -110,15 +104,18 @@ def decode_sources(
     except StartupError as error:
         raise ExportError(f"the exported model does not load: {error}") from error
     log(f"verifying with {len(sources)} sentences")
-    return record_decodes(
+    progress = Progress("sentences decoded", total=len(sources), stream=sys.stderr, say=log)
+    decodes = record_decodes(
         backend,
         config,
         sources,
         attention=bundle.manifest.alignment is not None,
         greedy=bundle.manifest.graphs.greedy is not None,
         folder=bundle.folder,
-        progress=every_tenth(log, "decoded"),
+        progress=progress.add,
     )
+    progress.close()
+    return decodes
 
 
 def _open_backend(
@@ -149,22 +146,6 @@ def try_out(settings: ExportSettings, bundle: Bundle) -> None:
         backend.close()
     except StartupError as error:
         raise ExportError(f"the exported model does not run: {error}") from error
-
-
-def every_tenth(log: Log, what: str) -> Callable[[int, int], None]:
-    """Return what reports progress: as a bar on a terminal, and elsewhere to `log`, ten times in all."""
-    progress = Progress(f"sentences {what}", stream=sys.stderr)
-
-    def report(done: int, total: int) -> None:
-        if is_terminal(sys.stderr):
-            progress.total = total
-            progress.add(done - progress.count)
-            if done == total:
-                progress.close()
-        elif done * 10 // total > (done - 1) * 10 // total:
-            log(f"{what} {done}/{total} sentences")
-
-    return report
 
 
 _FOLDER = "float32"

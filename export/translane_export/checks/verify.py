@@ -10,7 +10,7 @@ import contextlib
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,12 @@ from torch.overrides import TorchFunctionMode
 
 from translane_export.checks.activations import ActivationWatch, check_activations, watched
 from translane_export.checks.alignment_layer import recorded_attention
-from translane_export.checks.recording import Decode, FloatArray
+from translane_export.checks.recording import Decode
 from translane_export.core.errors import ExportError
 from translane_export.graphs.numerics import Numerics
 from translane_export.model import Transformer, TransformerConfig
 from translane_server.bundle.manifest import Alignment, Parity
-from translane_server.core.arrays import IntArray
+from translane_server.core.arrays import FloatArray, IntArray
 
 LONGEST = 512
 _STEPS_AT_ONCE = 16  # compared: of a large vocabulary a step has a megabyte of logits
@@ -51,28 +51,25 @@ def compare(
     reference: Transformer,
     numerics: Numerics,
     alignment: Alignment | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
+    progress: Callable[[int], object] = lambda _number: None,
 ) -> Parity:
     """Compare every step of `decodes` with `reference`.
 
     With an `alignment`, which says where recorded attention weights are from, compare those as well. Where rounding
     alone moves a step by more than the tolerance, its difference counts as so much smaller. Where `numerics` compute in
-    float16, keep the largest number that the model computes.
+    float16, keep the largest number that the model computes. `progress` is told the number of sentences that are done.
 
     Raises:
         ExportError: the model computes numbers too large for float16, or rounding moves nearly every step so far that
             nothing can be said.
     """
-    difference, attention_difference, tokens, mismatches, lost = 0.0, 0.0, 0, 0, 0
     watch = _watch_for(numerics, reference, decodes)
-    for done, decode in enumerate(decodes, start=1):
-        found = _compare(decode, reference, numerics, alignment, watch)
-        difference = float(np.maximum(difference, found.logits.max()))
-        attention_difference = float(np.maximum(attention_difference, found.attention.max()))
-        mismatches += int((found.wrong | (found.shortfall > numerics.token_margin)).sum())
-        lost += int(found.lost.sum())
-        tokens += len(decode.tokens)
-        progress(done, len(decodes))
+    of_decodes: list[_Differences] = []
+    for decode in decodes:
+        of_decodes.append(_compare(decode, reference, numerics, alignment, watch))
+        progress(1)
+    found = _Differences(*map(np.concatenate, zip(*of_decodes, strict=True)))
+    tokens, lost = len(found.logits), int(found.lost.sum())
     activation = watch.largest if watch else None
     if activation:
         check_activations(activation)
@@ -84,10 +81,10 @@ def compare(
     return Parity(
         sentences=len(decodes),
         tokens=tokens,
-        max_logit_difference=difference,
+        max_logit_difference=float(found.logits.max()),
         tolerance=numerics.tolerance,
-        token_mismatches=mismatches,
-        max_attention_difference=attention_difference if alignment else None,
+        token_mismatches=int((found.wrong | (found.shortfall > numerics.token_margin)).sum()),
+        max_attention_difference=float(found.attention.max()) if alignment else None,
         attention_tolerance=numerics.attention_tolerance if alignment else None,
         max_activation=activation,
     )
@@ -95,16 +92,13 @@ def compare(
 
 def passes(parity: Parity) -> bool:
     """Whether every logit and attention weight is within the tolerance and every token is PyTorch's."""
-    if parity.max_attention_difference is not None and parity.attention_tolerance is not None:
-        aligned = parity.max_attention_difference <= parity.attention_tolerance
-    else:
-        aligned = True
+    attention, most = parity.max_attention_difference, parity.attention_tolerance
+    aligned = attention is None or most is None or attention <= most
     return aligned and parity.max_logit_difference <= parity.tolerance and parity.token_mismatches == 0
 
 
-@dataclass(frozen=True)
-class _Differences:
-    """How the steps of a decode differ from PyTorch's, all [T]."""
+class _Differences(NamedTuple):
+    """How the steps of a decode, or of all, differ from PyTorch's, all [T]."""
 
     logits: FloatArray  # of logits and log-probabilities, the largest
     shortfall: FloatArray  # how much better PyTorch likes another token than the one that was chosen [logits]
@@ -115,7 +109,7 @@ class _Differences:
 
 def _watch_for(numerics: Numerics, reference: Transformer, decodes: Sequence[Decode]) -> ActivationWatch | None:
     """Return what is to watch PyTorch; it has seen the padding beside the longest source."""
-    if numerics.dtype != torch.float16 or not decodes:
+    if numerics.dtype != torch.float16:
         return None
     watch = ActivationWatch()
     watch.see_padding(reference, max((decode.source for decode in decodes), key=len))

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -14,6 +13,7 @@ from translane_export.checks.activations import watched
 from translane_export.core.ranges import LEVELS, Range, Ranges
 from translane_export.int8.keys_values import LARGEST
 from translane_export.model import Transformer
+from translane_server.core.arrays import FloatArray
 
 _MOST_VALUES = 1 << 16  # kept of those at one place
 _CLIPS = np.linspace(1.0, 0.3, 29)  # of the range that holds everything
@@ -27,7 +27,7 @@ class _Seen:
 
     low: float = 0.0  # zero is always in the range
     high: float = 0.0
-    values: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    values: list[FloatArray] = field(default_factory=list)
     room: int = _MOST_VALUES
 
     def add(self, x: Tensor, most: int) -> None:
@@ -96,13 +96,11 @@ def place_in_graphs(module: str) -> tuple[str, str]:
     return side, f"stack.layers.{layer}.{part}"
 
 
-def _squared_error(values: npt.NDArray[np.float32], limits: Range) -> float:
+def _squared_error(values: FloatArray, limits: Range) -> float:
     return _error_of_units(values, limits.scale, int(limits.zero_point), 0, LEVELS)
 
 
-def _error_of_units(
-    values: npt.NDArray[np.float32], scale: np.float32, zero_point: int, lowest: int, highest: int
-) -> float:
+def _error_of_units(values: FloatArray, scale: np.float32, zero_point: int, lowest: int, highest: int) -> float:
     """Return the mean squared error of values in units from `lowest` to `highest`."""
     zero = np.float32(zero_point)
     units = np.clip(np.round(values / scale) + zero, lowest, highest)

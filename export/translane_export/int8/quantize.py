@@ -23,6 +23,7 @@ import onnx_ir as ir
 
 from translane_export.core.errors import ExportError
 from translane_export.core.ranges import FixedUnits, Limits, Range
+from translane_server.core.arrays import FloatArray
 
 UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 # Units of a row's largest weight. They are symmetric, so that there is no zero point to correct for, and have 7 bits:
@@ -31,7 +32,7 @@ UNITS, SCALES = ".int8", ".scales"  # after a weight's name: what stands for it
 _LARGEST = 63
 
 
-def quantize_weights(weights: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+def quantize_weights(weights: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
     """Return the weights [N, K] in units of each row's scale, and these scales [N].
 
     A scale has 17 significant bits, so that its product with a unit, of at most 7, is a float32 without rounding:
@@ -234,9 +235,7 @@ class _GraphQuantizer:
         return self._transposed[name]
 
 
-def _fixed_weight(
-    weights: npt.NDArray[np.float32], limits: FixedUnits, name: str
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+def _fixed_weight(weights: FloatArray, limits: FixedUnits, name: str) -> tuple[npt.NDArray[np.int8], FloatArray]:
     """Return the units [N, K] that weights were made of, and their scales: [N], or one."""
     scales = np.repeat(np.array(limits.of_weight, np.float32), len(weights) // len(limits.of_weight))  # [N]
     rounded = np.round(weights / scales[:, None])
@@ -274,7 +273,7 @@ def _as_floats(value: ir.Value | None) -> ir.Node:
     return ir.node("Cast", [value], {"to": int(ir.DataType.FLOAT)})
 
 
-def _float_array(value: ir.Value) -> npt.NDArray[np.float32]:
+def _float_array(value: ir.Value) -> FloatArray:
     tensor = value.const_value
     assert tensor is not None
     return np.asarray(tensor.numpy(), np.float32)
@@ -295,7 +294,7 @@ def _is_token_lookup(node: ir.Node, graph: ir.Graph) -> bool:
     return ids is not None and ids in graph.inputs and ids.name != "positions"
 
 
-def read_int8(graph: ir.Graph) -> tuple[dict[str, npt.NDArray[np.float32]], dict[str, Limits]]:
+def read_int8(graph: ir.Graph) -> tuple[dict[str, FloatArray], dict[str, Limits]]:
     """Return the weights [N, K] that int8 stands for, units × scales, and what `quantize_graph` was given: limits.
 
     Both are by the names of weights. A float32 graph gives nothing.
@@ -303,7 +302,7 @@ def read_int8(graph: ir.Graph) -> tuple[dict[str, npt.NDArray[np.float32]], dict
     Raises:
         KeyError: the graph lacks a weight's scales.
     """
-    weights: dict[str, npt.NDArray[np.float32]] = {}
+    weights: dict[str, FloatArray] = {}
     fixed: dict[str, Limits] = {}
     for stored, units in graph.initializers.items():
         if not stored.endswith(UNITS):
@@ -335,7 +334,7 @@ def _limits(graph: ir.Graph) -> dict[str, Limits]:
     return found
 
 
-def _parts(scales: npt.NDArray[np.float32]) -> tuple[float, ...]:
+def _parts(scales: FloatArray) -> tuple[float, ...]:
     """The scales of a weight with fixed units: one, or those of queries, keys and values."""
     return tuple(scales.reshape(3 if scales.ndim else 1, -1)[:, 0].tolist())
 

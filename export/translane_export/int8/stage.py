@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import onnx_ir as ir
 import torch
 from msgspec.structs import replace
 
-from translane_export.checks.running import translate_greedily
+from translane_export.checks.running import Log, decode_greedily
 from translane_export.core.errors import ExportError
 from translane_export.core.ranges import Ranges
 from translane_export.core.torch_model import release_memory
@@ -31,8 +31,6 @@ from translane_server.bundle.manifest import Graphs, Manifest, Quality
 from translane_server.translation.languages import LanguagePair
 
 _MOST_CALIBRATED = 400  # sentences
-
-Log = Callable[[str], None]
 
 
 def make_int8(
@@ -56,7 +54,7 @@ def make_int8(
     """
     sources = [list(source) for source in samples[:_MOST_CALIBRATED]]
     both = [*sources, *languages.encode([pair.source for pair in test])]
-    translated = translate_greedily(bundle, both, languages.forced_ids, threads)
+    translated = [each.token_ids for each in decode_greedily(bundle, both, languages.forced_ids, threads)]
     log(f"calibrating with {len(sources)} sentences")
     release_memory()
     ranges = measure_ranges(
@@ -64,7 +62,7 @@ def make_int8(
     )
     log("quantizing")
     quantized = quantize_bundle(bundle, ranges, reference.config)
-    again = translate_greedily(quantized, both, languages.forced_ids, threads)
+    again = [each.token_ids for each in decode_greedily(quantized, both, languages.forced_ids, threads)]
     same = sum(one == other for one, other in zip(translated, again, strict=True))
     quality = Quality(sentences=len(again), unchanged=same)
     if not test:
@@ -124,11 +122,10 @@ def _quantize_keys_values(
     quantize_encoder(encoder, scales)
     for step in steps:
         quantize_decoder(step, scales)
-    floats, units = torch.float32, torch.int8
     quantized = bundle_signatures(
         config,
-        floats,
-        cross_dtype=units,
+        torch.float32,
+        cross_dtype=torch.int8,
         alignment=alignment is not None,
         shortlist=graphs.shortlist is not None,
     )

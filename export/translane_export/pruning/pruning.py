@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +48,17 @@ class Pruning:
             return dataclasses.replace(checkpoint, languages=self.languages, tokenizer=tokenizer)
         return _with_vocabulary(checkpoint, self.languages, self.vocabulary)
 
-    def summary(self, checkpoint: Checkpoint) -> str:
-        """A line for people about the vocabulary: what it was in `checkpoint`, and what it is."""
-        if self.vocabulary is None:
-            return ""
-        config = checkpoint.config
-        smaller, before = self.apply(checkpoint), _parameters(checkpoint)
-        saved = before - _parameters(smaller)
-        return (
-            f"vocabulary: {config.source_vocab_size:,} source pieces become {smaller.config.source_vocab_size:,},"
-            f" {config.target_vocab_size:,} target pieces {smaller.config.target_vocab_size:,};"
-            f" {saved:,} of {before:,} parameters fewer, {4 * saved / 1e6:,.1f} MB in float32"
-        )
+
+def summary(whole: Checkpoint, pruned: Checkpoint) -> str:
+    """A line for people about what became of a checkpoint's vocabulary."""
+    before, after = whole.config, pruned.config
+    parameters = _parameters(whole)
+    saved = parameters - _parameters(pruned)
+    return (
+        f"vocabulary: {before.source_vocab_size:,} source pieces become {after.source_vocab_size:,},"
+        f" {before.target_vocab_size:,} target pieces {after.target_vocab_size:,};"
+        f" {saved:,} of {parameters:,} parameters fewer, {4 * saved / 1e6:,.1f} MB in float32"
+    )
 
 
 def plan_pruning(settings: ExportSettings, checkpoint: Checkpoint) -> Pruning:
@@ -223,8 +222,11 @@ def _sentencepiece(
     dropped: set[int],
 ) -> SmallerVocabulary:
     files, config = checkpoint.tokenizer, checkpoint.config
+    given: dict[str | None, dict[str, int]] = {  # ids by file
+        name: parse_json(files.read(name)) for name in (entry.source_ids, entry.target_ids) if name
+    }
     models = {
-        name: SentencePieceModel(files.read(name), name, _known(files, ids_name))
+        name: SentencePieceModel(files.read(name), name, given.get(ids_name))
         for name, ids_name in {entry.source: entry.source_ids, entry.target: entry.target_ids}.items()
     }
     for model in models.values():
@@ -235,7 +237,7 @@ def _sentencepiece(
         (entry.source, entry.source_ids, config.source_vocab_size),
         (entry.target, entry.target_ids, config.target_vocab_size),
     )
-    numbered = [_ids(files, ids_name, models[name]) for name, ids_name, _ in sides]
+    numbered = [given.get(ids_name, models[name].places) for name, ids_name, _ in sides]
     stay = [
         # a name that no model has is a special token, or a language
         {id_ for piece, id_ in ids.items() if id_ < size and (piece in pieces[name] or piece not in known)}
@@ -256,15 +258,6 @@ def _sentencepiece(
         made[name] = _dump(ids, order)
     smaller = replace(entry, source_ids=names[0], target_ids=names[1])
     return SmallerVocabulary(orders[0], orders[1], TokenizerFiles(smaller, made))
-
-
-def _ids(files: TokenizerFiles, ids_name: str | None, model: SentencePieceModel) -> dict[str, int]:
-    """The ids of the pieces; without a file of ids, those of the model's places."""
-    return dict(parse_json(files.read(ids_name))) if ids_name else model.places
-
-
-def _known(files: TokenizerFiles, ids_name: str | None) -> Collection[str] | None:
-    return parse_json(files.read(ids_name)).keys() if ids_name else None
 
 
 def _dump(ids: Mapping[str, int], order: Sequence[int]) -> bytes:
@@ -343,11 +336,11 @@ def keep_languages(languages: Languages, wanted: Sequence[str]) -> Languages:
 
 def language_ids(templates: LanguageTemplates) -> set[int]:
     """The ids that tell a model its languages."""
-    return {id_ for tokens in (*templates.source.values(), *templates.target.values()) for id_ in _ids_of(tokens)}
-
-
-def _ids_of(tokens: LanguageTokens) -> tuple[int, ...]:
-    return (*tokens.source_prefix, *tokens.source_suffix, *tokens.forced)
+    return {
+        id_
+        for tokens in (*templates.source.values(), *templates.target.values())
+        for id_ in (*tokens.source_prefix, *tokens.source_suffix, *tokens.forced)
+    }
 
 
 def _kept(available: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:

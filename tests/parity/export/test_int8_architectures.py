@@ -7,7 +7,7 @@ import torch
 from helpers.architectures import ARCHITECTURES, EXPORT_SIZES
 from helpers.backend_checks import attention_of, copied
 from helpers.bundles import SOURCES, bundle_model, random_bundle
-from translane_export.checks.running import translate_greedily
+from translane_export.checks.running import decode_greedily
 from translane_export.sources.bundle import read_bundle
 from translane_server.bundle.bundle import load_bundle
 from translane_server.runtime.backend import StepNeeds
@@ -42,7 +42,7 @@ def sentences(case):
     """Some of those the bundle was calibrated with, and what the decoder is fed: ranges hold for what is like them."""
     bundle, model = case
     sources = load_tokenizer(bundle).encode(SOURCES[:ROWS])
-    targets = translate_greedily(bundle, sources, (), 1)
+    targets = [each.token_ids for each in decode_greedily(bundle, sources, (), 1)]
     padding = [model.config.eos_id] * STEPS
     fed = [[model.config.start_id, *target, *padding][:STEPS] for target in targets]
     return sources, np.array(fed)

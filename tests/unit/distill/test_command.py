@@ -18,7 +18,7 @@ from helpers.demo import DEMO
 from helpers.foreign_folders import corpus
 from helpers.foreign_models import FOREIGN_MODELS, hugging_face_folder
 from translane.__main__ import main
-from translane_export.checks.running import translate_greedily
+from translane_export.checks.running import decode_greedily
 from translane_export.core.checkpoint import load_checkpoint
 from translane_export.sources.bundle import read_bundle
 from translane_export.train.settings import TrainSettings
@@ -39,7 +39,7 @@ def test_each_different_source_gets_the_translation_that_the_engine_gives_it(fla
     assert main(flags(beam_size=1)) == 0
     bundle = load_bundle(DEMO)
     tokenizer = load_tokenizer(bundle)
-    ids = translate_greedily(bundle, tokenizer.encode(SOURCES), (), 1)
+    ids = [each.token_ids for each in decode_greedily(bundle, tokenizer.encode(SOURCES), (), 1)]
     assert _pairs(tmp_path / "out") == [list(pair) for pair in zip(SOURCES, tokenizer.decode(ids), strict=True)]
     assert [record["line"] for record in _records(tmp_path / "out")] == list(range(1, len(SOURCES) + 1))
     out, err = capfd.readouterr()

@@ -14,7 +14,7 @@ import pytest
 from unit.export.explain.conftest import inspect
 
 from helpers.foreign_models import FOREIGN_MODELS, export
-from translane_export.checks.running import translate_greedily
+from translane_export.checks.running import decode_greedily
 from translane_export.core.errors import ExportError
 from translane_export.explain import page as page_module
 from translane_export.explain.page import make_page
@@ -111,7 +111,7 @@ console.log(JSON.stringify([[...weightsOf(kind, 1, 0)], [...weightsOf(kind, 1, k
 
 def test_greedy_search_is_the_servers(findings, tiny):
     bundle, translated = load_bundle(tiny), findings.translated
-    (ids,) = translate_greedily(bundle, [translated.source.ids], (), 1)
+    ids = decode_greedily(bundle, [translated.source.ids], (), 1)[0].token_ids
     end = () if len(ids) == bundle.manifest.decoding_defaults.max_length else (bundle.manifest.special_ids.eos,)
     assert translated.chosen_ids == (*ids, *end)
     assert translated.fed_ids == (bundle.manifest.special_ids.decoder_start, *translated.chosen_ids[:-1])

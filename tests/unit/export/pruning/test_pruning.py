@@ -19,7 +19,7 @@ from translane_export.core.errors import ExportError
 from translane_export.core.settings import ExportSettings
 from translane_export.core.tokenizer_files import TokenizerFiles, sentencepiece_files
 from translane_export.model import Transformer, TransformerConfig
-from translane_export.pruning.pruning import keep_languages, plan_pruning
+from translane_export.pruning.pruning import keep_languages, plan_pruning, summary
 from translane_export.sources import foreign_tokenizers, language_codes
 from translane_server.bundle.manifest import JsonTokenizerEntry, Languages, LanguageTemplates, LanguageTokens
 
@@ -132,7 +132,7 @@ def test_rows_follow_their_ids_and_tied_tables_stay_one(tmp_path):
     assert order[small.languages.templates.target["deu_Latn"].forced[0]] == german
     layer = "decoder.layers.0.feed_forward.up_proj.weight"
     assert small.state_dict[layer] is whole.state_dict[layer]
-    line = pruning.summary(whole)
+    line = summary(whole, small)
     saved = (1200 - len(order)) * 17  # a vector of 16 and a bias
     assert f" {saved:,} of " in line
     assert f"1,200 source pieces become {len(order):,}" in line
