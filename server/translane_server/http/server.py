@@ -110,7 +110,8 @@ class HttpServer:
         self._tls = tls
         self._state = ServerState()
         self._begun = 0  # requests that begin to be answered in this turn of the event loop
-        self._waiting: deque[asyncio.Future[None]] = deque()  # requests that have to wait for a turn
+        # requests that have to wait for a turn, by the address of their clients, whose turn is next first
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._pause: asyncio.TimerHandle | None = None  # after a connection that cannot be accepted
 
     async def start(self) -> None:
@@ -191,7 +192,7 @@ class HttpServer:
 
         connection.call = asyncio.current_task()
         try:
-            await self._turn()
+            await self._turn((scope["client"] or ("",))[0])
             await application(scope, receive, sent)
             if connection.flow.write_paused:
                 await connection.flow.drain()
@@ -199,7 +200,7 @@ class HttpServer:
             if not connection.lost.is_set():
                 raise
 
-    async def _turn(self) -> None:
+    async def _turn(self, address: str) -> None:
         """Wait until a request may begin to be answered, in this turn of the event loop or in a later one."""
         loop = asyncio.get_running_loop()
         if not self._begun:
@@ -208,14 +209,18 @@ class HttpServer:
             self._begun += 1
             return
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(turn)
+        self._waiting.setdefault(address, deque()).append(turn)
         await turn
 
     def _next_turn(self) -> None:
-        """Let the newest and the oldest of the requests that wait go on: a flood delays neither for long."""
+        """Let requests go on that wait, of each address in turn: a flood from one delays no other for long."""
         self._begun = 0
         while self._waiting and self._begun < _ANSWERS_AT_ONCE:
-            turn = self._waiting.pop() if self._begun % 2 else self._waiting.popleft()
+            address = next(iter(self._waiting))
+            turns = self._waiting.pop(address)
+            turn = turns.popleft()
+            if turns:
+                self._waiting[address] = turns
             if not turn.done():  # its client may have gone
                 turn.set_result(None)
                 self._begun += 1

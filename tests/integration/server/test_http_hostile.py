@@ -369,9 +369,10 @@ async def test_a_bug_is_not_shown(monkeypatch, caplog):
 
 async def test_requests_that_come_at_once_leave_turns_to_others():
     flood, turn, begun = 300, 0, []
+    addresses = ["127.0.0.2"] * flood + ["127.0.0.3"]
 
     async def application(scope, _receive, send):
-        begun.append((turn, scope["path"]))
+        begun.append((turn, scope["client"][0]))
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
 
@@ -381,18 +382,21 @@ async def test_requests_that_come_at_once_leave_turns_to_others():
             turn += 1
             await asyncio.sleep(0)
 
-    server = HttpServer(application, "127.0.0.1", 0, Bounds(connections=flood, patience=20, idle=20, age=20))
+    server = HttpServer(application, "127.0.0.1", 0, Bounds(connections=400, patience=20, idle=20, age=20))
     await server.start()
     counting = asyncio.create_task(count_turns())
     try:
         with contextlib.ExitStack() as opened:
-            sockets = [opened.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(flood)]
-            await until(lambda: len(server.connections) == flood)
-            for number, each in enumerate(sockets):  # the event loop sees all of them at its next turn
-                each.sendall(head(method="GET", path=f"/{number}"))
-            await until(lambda: len(begun) == flood)
+            to_it = ("127.0.0.1", server.port)
+            sockets = [
+                opened.enter_context(socket.create_connection(to_it, source_address=(each, 0))) for each in addresses
+            ]
+            await until(lambda: len(server.connections) == len(sockets))
+            for each in sockets:  # the event loop sees all of them at its next turn
+                each.sendall(head(method="GET"))
+            await until(lambda: len(begun) == len(sockets))
     finally:
         counting.cancel()
         await server.stop()
     assert max(Counter(turn for turn, _ in begun).values()) <= 64
-    assert f"/{flood - 1}" in [path for _, path in begun[: flood // 3]]  # the newest does not wait for all others
+    assert "127.0.0.3" in [address for _, address in begun[: flood // 3]]  # though it has come last
