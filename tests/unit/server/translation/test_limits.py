@@ -287,19 +287,3 @@ def test_a_request_without_texts_is_checked_with_the_defaults():
     reader = TranslateReader(make_manifest(decoding_defaults=DEFAULTS), FakeTokenizer(), limits())
     with pytest.raises(InvalidRequestError, match=r"^texts: is empty; at least one is needed$"):
         reader.read(TranslationRequest([], options=Options(num_hypotheses=4)))
-
-
-def test_requests_without_texts_are_told_all_that_is_wrong():
-    requests = {
-        TranslateReader: TranslationRequest([], target_language="xx", options=Options(beam_size=0)),
-        ScoreReader: ScoringRequest([], target_language="xx"),
-    }
-    found = {}
-    for kind, request in requests.items():
-        reader = kind(make_manifest(), FakeTokenizer(), limits())
-        assert reader.check(request) == 0
-        with pytest.raises(InvalidRequestError) as caught:
-            reader.read(request)
-        found[kind] = [each.field for each in caught.value.violations]
-    assert found[TranslateReader] == ["texts", "target_language", "options.beam_size"]
-    assert found[ScoreReader] == ["inputs", "target_language"]
