@@ -241,6 +241,12 @@ class RequestPlans:
         plan_of = self._remembered if is_remembered else self._new
         return plan_of(request.source_language, request.target_language, options, stored)
 
+    def check(self, request: TranslationRequest) -> list[FieldViolation]:
+        """Return what is wrong with the languages and options of a request, as far as can be found without tokens."""
+        _, wrong = self._pairs.find(request.source_language, request.target_language)
+        options = with_defaults(request.options, self._defaults)
+        return [*wrong, *check_options(options, self._limits, self._manifest)]
+
     def _new(
         self, source_language: str, target_language: str, options: Options, stored: StoredGlossaries
     ) -> RequestPlan:

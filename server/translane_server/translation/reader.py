@@ -36,6 +36,7 @@ from translane_server.translation.limits import (
     RequestLimits,
     check_sizes,
     check_tokens,
+    refuse,
     takes_too_long,
 )
 from translane_server.translation.options import violation
@@ -78,24 +79,24 @@ class TranslateReader:
         request has, as far as can be told without tokens. A text without tokens takes as long to read as another one.
 
         Raises:
-            InvalidRequestError: a field is too large.
+            InvalidRequestError: there are no texts, or a field is too large.
         """
         check_sizes(request, self._limits)
+        if not request.texts:
+            refuse([FieldViolation("texts", "is empty; at least one is needed"), *self._plans.check(request)])
         return len(request.texts)
 
     def read(self, request: TranslationRequest, budget: Budget = UNLIMITED) -> PreparedRequest:
         """Tokenize a request that passed `check`. A long request takes too long for the event loop.
 
         Raises:
-            InvalidRequestError: there are no texts, the request is wrong, or takes longer than the budget. The error
-                names all that is wrong.
+            InvalidRequestError: the request is wrong, or takes longer than the budget. The error names all that is
+                wrong.
             WorkEndedError: the budget has ended.
         """
         try:
             plan = self._plans.of(request)
             texts, wrong = self._prepared(request, plan, budget)
-            if not request.texts:
-                wrong.append(FieldViolation("texts", "is empty; at least one is needed"))
             wrong += plan.wrong
             if request.streamed and (request.options.num_hypotheses or 1) > 1:
                 wrong.append(violation("num_hypotheses", f"is {request.options.num_hypotheses}, and a stream has one"))

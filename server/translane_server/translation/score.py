@@ -58,6 +58,9 @@ class ScoreReader:
         This is as cheap as `TranslateReader.check`, and raises the same errors.
         """
         check_inputs(request, self._limits)
+        if not request.inputs:
+            _, wrong_languages = self._pairs.find(request.source_language, request.target_language)
+            refuse([FieldViolation("inputs", "is empty; at least one is needed"), *wrong_languages])
         return len(request.inputs)
 
     def read(self, request: ScoringRequest, budget: Budget = UNLIMITED) -> PreparedScores:
@@ -74,8 +77,6 @@ class ScoreReader:
             raise takes_too_long("inputs", budget) from None
         targets = [[*pair.forced_ids, *ids, self._eos] for ids in encoded]
         empty = [FieldViolation(_SOURCE.format(n), "has no tokens") for n, ids in enumerate(sources) if not ids]
-        if not sources:
-            empty.append(FieldViolation("inputs", "is empty; at least one is needed"))
         too_long = [*check_tokens(_SOURCE, sources, limits.source), *check_tokens(_TARGET, targets, limits.target)]
         refuse([*empty, *too_long, *wrong])
         sentences = [

@@ -286,4 +286,4 @@ def test_no_request_is_refused_for_a_default(names):
 def test_a_request_without_texts_is_checked_with_the_defaults():
     reader = TranslateReader(make_manifest(decoding_defaults=DEFAULTS), FakeTokenizer(), limits())
     with pytest.raises(InvalidRequestError, match=r"^texts: is empty; at least one is needed$"):
-        reader.read(TranslationRequest([], options=Options(num_hypotheses=4)))
+        reader.check(TranslationRequest([], options=Options(num_hypotheses=4)))
