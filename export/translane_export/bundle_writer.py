@@ -152,7 +152,7 @@ def export_checkpoint(
             files={path.name: file_entry(path) for path in sorted(folder.iterdir())},
         )
         bundle, config = Bundle(folder, manifest), reference.config
-        languages = _languages(bundle)
+        _languages(bundle)  # refuses a tokenizer that cannot be read; the large ones take no memory meanwhile
         estimation = checkpoint.quality_estimation
         if verified:
             parity = verified.manifest.parity
@@ -163,7 +163,7 @@ def export_checkpoint(
             with nullcontext(bundle) if runs_as == numerics else float32_twin(bundle) as runnable:
                 decodes = decode_sources(settings, runnable, samples, config, log)
                 if quality_data and settings.precision != "int8":
-                    estimation = calibrate(runnable, languages, quality_data, settings.computing_threads, log)
+                    estimation = calibrate(runnable, _languages(bundle), quality_data, settings.computing_threads, log)
             release_memory()
             reference = as_stored(build_model(pruning.apply(reader.read(settings.checkpoint))), numerics)
             release_memory()
@@ -177,10 +177,10 @@ def export_checkpoint(
                 try_out(settings, quantized)
                 manifest = replace(quantized.manifest, quality=checkpoint.quality)
             else:
-                manifest = _quantize(settings, bundle, reference, languages, samples, test, log)
+                manifest = _quantize(settings, bundle, reference, _languages(bundle), samples, test, log)
             if quality_data:
                 bundle = Bundle(folder, manifest)
-                estimation = calibrate(bundle, languages, quality_data, settings.computing_threads, log)
+                estimation = calibrate(bundle, _languages(bundle), quality_data, settings.computing_threads, log)
         manifest = replace(manifest, quality_estimation=estimation)
         (folder / _MODEL_CARD).write_text(card or model_card(manifest), encoding="utf-8")
         files = {**manifest.files, _MODEL_CARD: file_entry(folder / _MODEL_CARD)}

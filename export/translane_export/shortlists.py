@@ -44,8 +44,8 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
     """Write the rules that `settings` ask for; return what to say about them.
 
     Raises:
-        ExportError: the checkpoint or the text cannot be read, or the file is in the way.
-        OSError: the file cannot be written.
+        ExportError: the checkpoint or the text cannot be read, or the file is in the way or cannot be written.
+        SettingsError: the model has no such pair of languages.
     """
     if os.path.lexists(settings.output) and not settings.force:
         raise ExportError(f"{settings.output}: it is there already; --force replaces it")
@@ -58,8 +58,11 @@ def build_shortlist(settings: ShortlistSettings, log: Log = lambda _line: None) 
     always = _most_frequent(pairs, sizes[1], settings.always)
     source, target = tokenizer.source_pieces(range(sizes[0])), tokenizer.target_pieces(range(sizes[1]))
     named = [("", always), *((source[one], others) for one, others in sorted(rules.items()))]
-    with replaced_whole(settings.output) as new, new.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{piece}\t{' '.join(target[other] for other in others)}\n" for piece, others in named)
+    try:
+        with replaced_whole(settings.output) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(f"{piece}\t{' '.join(target[other] for other in others)}\n" for piece, others in named)
+    except OSError as error:  # which names the new file
+        raise ExportError(f"{settings.output}: it cannot be written: {error.strerror}") from None
     shortlist = Shortlist.of({(one,): others for one, others in rules.items()}, always, sizes[0])
     covered = coverage(shortlist, pairs[:_COUNTED])
     return (

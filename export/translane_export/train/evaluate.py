@@ -10,6 +10,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from translane_export.core.checkpoint import load_checkpoint
+from translane_export.core.errors import ExportError
 from translane_export.core.torch_model import build_model
 from translane_export.model import Transformer
 from translane_export.model.greedy import greedy_decode
@@ -68,4 +69,8 @@ def evaluate_checkpoint(directory: Path, text: ParallelText) -> Evaluation:
     checkpoint = load_checkpoint(directory)
     checkpoint.tokenizer.load(checkpoint.config, checkpoint.languages)  # refuses ids that the model does not have
     source, target = (Vocabulary(path) for path in checkpoint.tokenizer.sentencepiece_models())
-    return evaluate_model(build_model(checkpoint), source, target, text, checkpoint.languages.target[0])
+    try:
+        model = build_model(checkpoint)
+    except ExportError as error:
+        raise ExportError(f"{directory}: {error}") from None
+    return evaluate_model(model, source, target, text, checkpoint.languages.target[0])

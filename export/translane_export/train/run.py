@@ -10,7 +10,7 @@ import torch
 
 from translane_export.train.corpus import build_corpus, read_texts
 from translane_export.train.data import Columns, read_parallel_text
-from translane_export.train.errors import ResumeError
+from translane_export.train.errors import ResumeError, TrainError
 from translane_export.train.evaluate import evaluate_checkpoint
 from translane_export.train.fine_tuning import read_start
 from translane_export.train.parallel import Parallel, joined
@@ -83,5 +83,8 @@ def _evaluate(settings: TrainSettings) -> None:
     evaluation = evaluate_checkpoint(settings.evaluate, text)
     if settings.output_translations:
         lines = "".join(f"{hypothesis}\n" for hypothesis in evaluation.hypotheses)
-        settings.output_translations.write_text(lines, encoding="utf-8")
+        try:
+            settings.output_translations.write_text(lines, encoding="utf-8")
+        except OSError as error:  # of a full disk, the error has no name of a file
+            raise TrainError(f"{settings.output_translations}: cannot be written ({error.strerror})") from None
     print(evaluation)
