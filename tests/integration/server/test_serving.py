@@ -77,6 +77,12 @@ async def test_health_and_refusals_while_starting():
         assert await translate(running, "x") == ["x"]
 
 
+async def test_an_unknown_service_has_no_health():
+    async with serving() as running:
+        check = health_pb2_grpc.HealthStub(running.channel).Check(health_pb2.HealthCheckRequest(service="x"))
+        assert (await failed(check)).code is grpc.StatusCode.NOT_FOUND
+
+
 async def test_health_tells_its_watchers():
     async with serving(opened=False, request_timeout=0.1) as running:
         watch = health_pb2_grpc.HealthStub(running.channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from integration.targets.test_errors import WRONG, error_of, told
 
-from helpers.client_calls import CALLS, ask
+from helpers.client_calls import CALLS, ask, ask_async
 from helpers.file_server import wait_until
 from helpers.reliability.cases import SENTENCES
 from helpers.server_process import BUNDLE
@@ -83,6 +83,12 @@ def test_threads_get_the_answers_of_a_client(translator, expected):
     with ThreadPoolExecutor(12) as threads:
         answers = list(threads.map(lambda call: ask(translator, call), calls))
     assert as_sent(answers) == as_sent([expected(call) for call in calls])
+
+
+async def test_tasks_get_the_answers_of_a_client(glossaries, expected):
+    async with AsyncTranslator([BUNDLE], glossaries=glossaries) as translator:
+        answers = await asyncio.gather(*(ask_async(translator, call) for call in CALLS))
+    assert as_sent(answers) == as_sent([expected(call) for call in CALLS])
 
 
 def test_what_it_says_of_itself_is_what_a_server_says(translator, undisturbed):

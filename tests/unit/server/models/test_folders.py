@@ -101,8 +101,10 @@ def test_the_highest_version_with_a_readable_manifest_names_the_model(tmp_path):
         find_models([ModelPlace(tmp_path)])
 
 
-def test_a_model_that_is_named_may_lie_in_the_folder_of_models_too(tmp_path):
+def test_two_models_have_two_names_and_one_may_lie_in_the_folder_of_models_too(tmp_path):
     one, other = put(tmp_path / "one"), put(tmp_path / "other")
+    with pytest.raises(SettingsError, match=r"two models have the name x: .*one and .*other"):
+        find_models([ModelPlace(one, "x"), ModelPlace(other, "x")])
     assert find_models([ModelPlace(one, "one")], tmp_path) == {"one": one, "other": other}
 
 
@@ -117,6 +119,10 @@ def test_a_model_that_is_named_twice_is_refused(tmp_path, name):
 def test_what_a_folder_of_models_may_not_be(tmp_path):
     with pytest.raises(SettingsError, match=r"none: the folder cannot be read: No such file"):
         find_models([], tmp_path / "none")
+    with pytest.raises(BundleError, match="there is no such folder"):
+        find_models([ModelPlace(tmp_path / "none")])
+    with pytest.raises(SettingsError, match="there is no model bundle in this folder"):
+        find_models([], tmp_path)
     with pytest.raises(SettingsError, match="this folder is a model bundle itself; name it without --models"):
         find_models([], put(tmp_path / "bundle"))
     put(tmp_path / "a b")

@@ -91,6 +91,12 @@ def test_the_places_of_models(argv, places):
     assert [(place.name, str(place.folder)) for place in model] == places
 
 
+def test_a_model_is_required():
+    with pytest.raises(SettingsError, match=r"^MODEL is required \(or TRANSLANE_MODEL, .*--models"):
+        load()
+    assert load("--models", "m").model is None
+
+
 def in_file(tmp_path, text):
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     return load("--config", str(tmp_path / "settings.toml"), "b", "--max-batch-size", "8")
