@@ -20,7 +20,7 @@ VERSION_1 = """<xliff version='1.2' xmlns="urn:oasis:names:tc:xliff:document:1.2
     <note>Note</note>
   </trans-unit>
   <trans-unit id="2" translate="no"><source>Keep</source></trans-unit>
-  <trans-unit id="3" approved="yes"><source>Done</source><target state="final">Fertig</target></trans-unit>
+  <trans-unit id="3" approved="yes"><source>Done</source><target><![CDATA[Fertig]]></target></trans-unit>
   <trans-unit id="4"><source>New</source><target state="new" state-qualifier='x'>New</target>
     <alt-trans><source>old</source><target>alt</target></alt-trans></trans-unit>
   <trans-unit id="5"><source>Empty</source><target xml:lang="de"   /></trans-unit>
