@@ -13,7 +13,7 @@ from translane.options import DecodingOptions
 from translane.progress import Progress
 from translane.results import DocumentProgress, Treatment
 from translane_client.cli import bulk
-from translane_client.cli.inputs import FileError, StandardStreams, lines_of, text_of
+from translane_client.cli.inputs import FileError, StandardStreams, lines_of, naming, text_of
 from translane_client.cli.outputs import LineWriter, Notes, check_place, write_whole
 
 LINES = "lines"  # the kind of a file that this command reads itself: each line is a text
@@ -106,10 +106,8 @@ def translate_document(
 
 
 def _read(file: BinaryIO, name: str) -> bytes:
-    try:
+    with naming(name):
         content = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise FileError(f"{name}: {error.strerror or error}") from error
     if len(content) > _MOST_BYTES:
         raise FileError(f"{name}: longer than {_MOST_BYTES} bytes")
     return content

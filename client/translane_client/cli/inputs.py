@@ -8,7 +8,7 @@ import stat
 from codecs import BOM_UTF8
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,17 @@ printable = partial(escaped, most=4000)
 
 class FileError(CommandError):
     """A file cannot be read or written; `str()` is one sentence that names the file."""
+
+
+@contextmanager
+def naming(name: object) -> Iterator[None]:
+    """Raises FileError, with the name of the file, in place of an OSError. A pipe without a reader is left as it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise FileError(f"{name}: {error.strerror or error}") from error
 
 
 class StandardStreams(NamedTuple):
@@ -145,10 +156,8 @@ def _lines(count: int) -> str:
 
 
 def _opened(path: Path) -> BinaryIO:
-    try:
+    with naming(path):
         return path.open("rb")
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
 
 
 def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
@@ -158,10 +167,8 @@ def texts_of(file: BinaryIO, name: str) -> Iterator[tuple[str, int]]:
     the beginning of the file is no part of a text.
     """
     for number in itertools.count(1):
-        try:
+        with naming(f"{name}, line {number}"):
             raw = file.readline(LONGEST_LINE + len(BOM_UTF8) + len(b"\r\n"))
-        except OSError as error:
-            raise FileError(f"{name}, line {number}: {error.strerror or error}") from error
         line = raw.removeprefix(BOM_UTF8) if number == 1 else raw
         if not line:
             return

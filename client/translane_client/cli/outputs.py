@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from translane.results import TermOutcome, TermReport, Treatment
-from translane_client.cli.inputs import FileError
+from translane_client.cli.inputs import FileError, naming
 
 _MOST_NOTES = 10  # notes that are shown; of the rest, only the number is
 
@@ -80,21 +80,15 @@ class LineWriter:
 
     def put(self, content: bytes) -> None:
         file = self._open()
-        try:
+        with naming(self.name):
             file.write(content)
             file.flush()  # the reader of a pipe gets each text as soon as it is written
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise FileError(f"{self.name}: {error.strerror or error}") from error
 
     def _open(self) -> BinaryIO:
         if self._file is None:
             assert self._path is not None
-            try:
+            with naming(self.name):
                 self._file = self._path.open("wb")
-            except OSError as error:
-                raise FileError(f"{self.name}: {error.strerror or error}") from error
         return self._file
 
 
@@ -111,7 +105,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """Writes a file: a new one beside it takes its place when it is whole. Without rights to its folder, in place."""
     target = Path(os.path.realpath(path))
     part = target.with_name(f".{token_hex(8)}.part")  # nobody else's file, and no other command's
-    try:
+    with naming(path):
         if _is_special(path) or not os.access(target.parent, os.W_OK | os.X_OK):
             path.write_bytes(content)
             return
@@ -123,10 +117,6 @@ def write_whole(path: Path, content: bytes) -> None:
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise FileError(f"{path}: {error.strerror or error}") from error
 
 
 def _is_special(path: Path) -> bool:
