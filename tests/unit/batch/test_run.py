@@ -94,10 +94,10 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_outputs(tmp_pat
             workers.most = 15 if phase == "translate" else 1 << 30
             calls = iter(range(2))
 
-            def answers(sources: Sources, keys: Sequence[bytes], calls: Any = calls) -> Any:
+            def answers(sources: Sources, texts: Sequence[str], calls: Any = calls) -> Any:
                 if next(calls, None) is None:
                     raise InterruptedError("killed")
-                return real(sources, keys)
+                return real(sources, texts)
 
             monkeypatch.setattr(Sources, "answers", answers)
             monkeypatch.setattr(records, "MOST_RECORDS", 40)
