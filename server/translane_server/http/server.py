@@ -12,7 +12,6 @@ import socket
 import ssl
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from uvicorn.server import ServerState
 
 from translane_server.api.call import REQUEST_ID, request_id_in
 from translane_server.http.errors import wrong
+from translane_server.workers.fair_queue import FairQueue
 
 _log = logging.getLogger(__name__)
 
@@ -110,8 +110,7 @@ class HttpServer:
         self._tls = tls
         self._state = ServerState()
         self._begun = 0  # requests that begin to be answered in this turn of the event loop
-        # requests that have to wait for a turn, by the address of their clients, whose turn is next first
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: FairQueue[asyncio.Future[None]] = FairQueue()  # requests that have to wait for a turn
         self._pause: asyncio.TimerHandle | None = None  # after a connection that cannot be accepted
 
     async def start(self) -> None:
@@ -209,18 +208,14 @@ class HttpServer:
             self._begun += 1
             return
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(address, deque()).append(turn)
+        self._waiting.add(turn, address)
         await turn
 
     def _next_turn(self) -> None:
         """Let requests go on that wait, of each address in turn: a flood from one delays no other for long."""
         self._begun = 0
-        while self._waiting and self._begun < _ANSWERS_AT_ONCE:
-            address = next(iter(self._waiting))
-            turns = self._waiting.pop(address)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[address] = turns
+        while self._waiting.size and self._begun < _ANSWERS_AT_ONCE:
+            turn = self._waiting.pop()
             if not turn.done():  # its client may have gone
                 turn.set_result(None)
                 self._begun += 1
