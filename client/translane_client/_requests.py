@@ -75,7 +75,7 @@ def request_fields(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def _fields(request: Mapping[str, Any], *beside: str) -> dict[str, Any]:
     """The fields of a request that all translations have; `beside` are those that no option is."""
-    fields, options = checked_request({k: v for k, v in request.items() if k not in ("timeout", *beside)})
+    fields, options = checked_request({name: value for name, value in request.items() if name not in beside})
     return {**fields, "options": conversions.options_message(options)}
 
 

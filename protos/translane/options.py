@@ -214,12 +214,12 @@ class Options:
 
 
 def checked_request(request: Mapping[str, Any]) -> tuple[dict[str, Any], Options]:
-    """What a request says of its model, its languages and its priority, and its decoding options.
+    """What a request says of its model, its languages and its priority, and its decoding options; not its time.
 
     Raises: as `checked_options`.
     """
-    fields = {name: value for name, value in request.items() if name in _BESIDE_OPTIONS}
-    options = {name: value for name, value in request.items() if name not in _BESIDE_OPTIONS}
+    options = {name: value for name, value in request.items() if name != "timeout"}
+    fields = {name: options.pop(name) for name in _BESIDE_OPTIONS if name in options}
     return _checked(fields, _BESIDE_OPTIONS), checked_options(options)
 
 

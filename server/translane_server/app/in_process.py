@@ -233,10 +233,8 @@ class AsyncTranslator:
         return ask, timeout
 
     def _scoring(self, request: ScoreOptions) -> tuple[_Ask[tuple[str, str], Score], float | None]:
-        without_pairs, timeout = (
-            ScoringRequest((), **checked_scoring(request)),
-            _checked_timeout(request.get("timeout")),
-        )
+        without_pairs = ScoringRequest((), **checked_scoring(request))
+        timeout = _checked_timeout(request.get("timeout"))
 
         async def ask(pairs: Sequence[tuple[str, str]], offset: int) -> list[Score]:
             pairs = [checked_pair(pair, f"inputs[{number}]") for number, pair in enumerate(pairs, offset)]
@@ -392,9 +390,8 @@ def _settings(model: str | Path | Sequence[str | Path], workers: int | None, giv
 
 def _parted(request: Mapping[str, Any]) -> tuple[dict[str, Any], Ticket, float | None]:
     """The languages and the options of a request, its priority and its timeout. TypeError, ValueError: as `Client`."""
-    given = dict(request)
-    timeout = _checked_timeout(given.pop("timeout", None))
-    fields, options = checked_request(given)
+    timeout = _checked_timeout(request.get("timeout"))
+    fields, options = checked_request(request)
     ticket = Ticket(priority=fields.pop("priority", 0))
     return {**fields, "options": options}, ticket, timeout
 
