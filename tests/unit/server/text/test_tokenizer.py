@@ -1,6 +1,5 @@
 """Text to ids and back, with a SentencePiece model of letters, one with byte fallback, and the bundled ones."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from helpers.refusals import refusal
+from helpers.vocabularies import vocabulary
 from translane_server.bundle.manifest import JsonTokenizerEntry, SentencePieceTokenizerEntry, SpecialIds
 from translane_server.core.budget import UNLIMITED, Budget, WorkEndedError
 from translane_server.text.tokenizer import ModelIds, Tokenizer, make_tokenizer, tokenize
@@ -23,22 +23,19 @@ PADDED = 5  # ids that the model has and SentencePiece has not
 MODELS = Path(__file__).parents[4] / "models" / "zh-en"
 
 
-def train(**options):
-    model = io.BytesIO()
-    sentences = iter(["the quick brown fox jumps over the lazy dog"])
+def train(size, **options):
+    sentences = ["the quick brown fox jumps over the lazy dog"]
     ids: dict[str, Any] = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": EOS}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=sentences, model_writer=model, hard_vocab_limit=False, minloglevel=2, **ids, **options
-    )
-    return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    model = vocabulary(sentences, size, model_type="char", **ids, **options)
+    return sentencepiece.SentencePieceProcessor(model_proto=model)
 
 
 def load(name):
     return sentencepiece.SentencePieceProcessor(model_file=str(MODELS / name))
 
 
-LETTERS = train(model_type="char", vocab_size=100)
-BYTES = train(model_type="char", vocab_size=400, byte_fallback=True)
+LETTERS = train(100)
+BYTES = train(400, byte_fallback=True)
 SOURCE, TARGET = load("source.spm"), load("target.spm")
 
 

@@ -1,6 +1,5 @@
 """Parts of a source that the vocabulary does not know, and texts of tokens that come bit by bit."""
 
-import io
 from functools import cache
 from itertools import accumulate, pairwise
 
@@ -10,6 +9,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.vocabularies import vocabulary
 from translane_server.text.characters import untold_letters
 from translane_server.text.placeholders import Kept, Kind
 from translane_server.text.tokenizer import Detokenizer, Tokenizer
@@ -104,15 +104,10 @@ TEXTS = (
 @cache
 def model(kind):
     """A vocabulary of few pieces, some combining marks among them, and of all bytes."""
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(
-            ["the cat and the hat sat on the mat, caf\u0065\u0301", "你好今天。👩\u200d👧", "\u0301 🇩 x 🇪"] * 3
-        ),
-        model_writer=model,
+    model = vocabulary(
+        ["the cat and the hat sat on the mat, caf\u0065\u0301", "你好今天。👩\u200d👧", "\u0301 🇩 x 🇪"] * 3,
+        320,
         model_type=kind,
-        vocab_size=320,
-        hard_vocab_limit=False,
         byte_fallback=True,
         character_coverage=1.0,
         normalization_rule_name="identity",
@@ -121,11 +116,10 @@ def model(kind):
         unk_id=1,
         bos_id=2,
         eos_id=3,
-        minloglevel=2,
     )
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    vocabulary = SentencePieceVocabulary(processor, len(processor))
-    return Tokenizer(vocabulary, vocabulary, None)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    pieces = SentencePieceVocabulary(processor, len(processor))
+    return Tokenizer(pieces, pieces, None)
 
 
 def stream(tokenizer, ids, sizes=None):
